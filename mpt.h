@@ -1074,8 +1074,7 @@ typedef struct mpt_range {
     uint32_t   reserved;                /* 0 */
 } mpt_range;
 
-/* mpt_range_init -- start an empty report against a format. Magnitudes are judged, in ue4m3 those of negative
- * numbers, too.
+/* mpt_range_init -- start an empty report against a format. Signs do not count, not even in ue4m3.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL, MPT_E_UNSUPPORTED for an unknown format and for e8m0, which
  * has no zero. A report whose init failed is zeroed, and other calls refuse it.  Threads: any. */
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format);
@@ -1124,8 +1123,7 @@ typedef struct mpt_survey {
 } mpt_survey;
 
 /* mpt_survey_init -- start an empty survey of all formats that mpt_range_init takes.
- * mpt_survey_add -- count n more numbers, as mpt_range_add.
- * mpt_survey_merge -- add the counts of src to dst.
+ * mpt_survey_add, _merge -- as mpt_range_add and mpt_range_merge.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_add.  Threads: one caller per survey. */
 MPT_DEF mpt_status mpt_survey_init(mpt_survey *a);
 MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n);
@@ -1150,10 +1148,9 @@ typedef struct mpt_range_tolerance {
     double overflow;            /* may overflow */
 } mpt_range_tolerance;
 
-/* mpt_range_choose_scale -- find the power of two that loses least: nothing overflows, and `headroom` further
- * doublings stay possible; among those, fewest flushed to zero, then fewest subnormal, then nearest 1.
- * Without a tolerance no avoidable loss is accepted, so a few tiny outliers can ask for a large scale. The
- * scale is a normal float, 2^-126 to 2^127.
+/* mpt_range_choose_scale -- find the power of two, 2^-126 to 2^127, that loses least: nothing overflows, and
+ * `headroom` doublings stay possible; among those, fewest flushed to zero, then fewest subnormal, then
+ * nearest 1. Without a tolerance no avoidable loss is accepted: a few tiny outliers can ask for a large one.
  *   headroom   in  bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
  *   tolerated  in  NULL: nothing. What is tolerated counts as no loss. With overflow above 0 the largest
  *                  values are left aside, and headroom counts above the highest binade of the others
@@ -1224,8 +1221,7 @@ typedef struct mpt_exact {
     uint32_t not_finite;                /* or-ed: 1 a NaN, 2 +Inf, 4 -Inf was added */
 } mpt_exact;
 
-/* mpt_exact_add -- add x * y, with the product not rounded; y = 1 adds x. The order never matters.
- *   s  in/out  not NULL
+/* mpt_exact_add -- add x * y to s (not NULL), the product not rounded; y = 1 adds x. The order never matters.
  * Threads: one caller per sum.  Source: Kulisch, Computer Arithmetic and Validity, 2008, chapter 8. */
 MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y);
 
@@ -1311,8 +1307,7 @@ typedef struct mpt_stagnation {
 } mpt_stagnation;
 
 /* mpt_stagnation_init -- start an empty report.
- * mpt_stagnation_add -- look at n more pairs.
- * mpt_stagnation_merge -- add src to dst.
+ * mpt_stagnation_add, _merge -- look at n more pairs; add src to dst.
  *   w, u  in  [n] weights as they are stored, and what is added to them: minus learning rate times gradient.
  *             If yours are not stored in the format yet, round them first (mpt_quantize_n): otherwise too few
  *             updates count as lost. A run that is stuck already has none: take both of a run in FP32 or FP64
@@ -1578,8 +1573,7 @@ typedef struct mpt_row_rule {
  *                 lr_times are not read; m in F32, if there is momentum
  *   x     in      [n] what backprop gives for this row; must not overlap the tensor's arrays
  * A row in which any factor * x (without momentum a * x) is Inf or NaN stays, and so does count. A sum beyond
- * the format's range becomes Inf, or by stochastic rounding its largest number. Fastest if 8 divides first,
- * and 64 divides n.
+ * the format's range is Inf, or stochastically its largest number. Fastest if 8 divides first and 64 n.
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written, so ask
  * mpt_tensors_validate once before the loop (storage 0, the default, needs a master; t->n is all rows).
  * Threads: one caller per row and rule. Several threads may share a row without locks (Hogwild), each with
@@ -6128,11 +6122,11 @@ MPTI_NOINLINE static void mpti_range_limits(const mpt_format_info *f, uint64_t *
  * and compared as integers: floating-point comparisons would take subnormals for 0 under DAZ. */
 typedef struct mpti_tally {
     const uint64_t *edge;       /* [edges] class limits, ascending */
+    int             edges;
     uint64_t       *cell;       /* [edges + 1] */
     uint64_t       *binade, *zero, *inf, *nan;
     double         *max_abs, *min_abs;
     uint64_t        greatest, least_less_1;     /* extremes; 0 and all ones: none so far */
-    int             edges;
 } mpti_tally;
 
 static void mpti_tally_extreme(mpti_tally *t, uint64_t a)
@@ -6344,6 +6338,7 @@ typedef struct mpti_reporting {
     mpt_format           from;
     const void          *other;         /* second array of as many elements, or NULL */
     uint64_t             which;         /* range: signs to count; roundoff: index of the first element */
+    size_t               bytes;         /* of an element of x */
     char                *lock;
 } mpti_reporting;
 
@@ -6381,37 +6376,27 @@ MPTI_NOINLINE static mpt_status mpti_report_add(void *report, int ready, mpt_for
                                                 mpti_range_fn *count)
 {
     const mpt_format_info *f = mpt_format_get(from);
+    const size_t           bytes = f ? (size_t)f->bytes : 1u;
     char                   lock = 0;
-    mpti_reporting         c;
-    if (!ready || mpti_no_array(x, n, f ? (size_t)f->bytes : 1u))
+    mpti_reporting         c = {report, (const unsigned char *)x, from, other, which, bytes, &lock};
+    if (!ready || mpti_no_array(x, n, bytes))
         return MPT_E_ARG;
     if (!mpti_report_format(from) || from == MPT_TF32)
         return MPT_E_UNSUPPORTED;
-    c.report = report, c.lock = &lock;
-    c.x = (const unsigned char *)x, c.other = other;
-    c.from = from, c.which = which;
     if (n)
         (void)MPTI_IN_PARTS(n, mpti_min(n, MPTI_REPORTS_CUT), count, &c);
     return MPT_OK;
-}
-
-static const unsigned char *mpti_reporting_from(const mpti_reporting *c, size_t first)
-{
-    return c->x + first * (size_t)mpt_format_get(c->from)->bytes;
 }
 
 static void mpti_range_count(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_range *const            r = (mpt_range *)c->report;
-    mpti_tally                  t;
+    mpti_tally                  t = {mpti_counts_at(r, offsetof(mpt_range, least_kept)), 3,
+                                     mpti_counts_at(r, offsetof(mpt_range, flushed)), r->binade, &r->zero,
+                                     &r->inf, &r->nan, &r->max_abs, &r->min_abs, 0u, 0u};
     (void)part;
-    t.edge = mpti_counts_at(r, offsetof(mpt_range, least_kept));
-    t.cell = mpti_counts_at(r, offsetof(mpt_range, flushed));
-    t.binade = r->binade, t.zero = &r->zero, t.inf = &r->inf, t.nan = &r->nan;
-    t.max_abs = &r->max_abs, t.min_abs = &r->min_abs;
-    t.edges = 3;
-    mpti_tally_run(&t, c->from, mpti_reporting_from(c, begin), end - begin, (int)c->which);
+    mpti_tally_run(&t, c->from, c->x + begin * c->bytes, end - begin, (int)c->which);
     r->count = r->zero + r->inf + r->nan + mpt_range_nonzero(r);
 }
 MPTI_REPORT_PARTS(range, least_kept, sizeof(mpt_range))
@@ -6496,13 +6481,10 @@ static void mpti_survey_count(void *context, size_t part, size_t begin, size_t e
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_survey *const           a = (mpt_survey *)c->report;
-    mpti_tally                  t;
+    mpti_tally                  t = {a->edge, MPT_SURVEY_EDGES, a->cell, a->binade, &a->zero, &a->inf,
+                                     &a->nan, &a->max_abs, &a->min_abs, 0u, 0u};
     (void)part;
-    t.edge = a->edge, t.cell = a->cell;
-    t.binade = a->binade, t.zero = &a->zero, t.inf = &a->inf, t.nan = &a->nan;
-    t.max_abs = &a->max_abs, t.min_abs = &a->min_abs;
-    t.edges = MPT_SURVEY_EDGES;
-    mpti_tally_run(&t, c->from, mpti_reporting_from(c, begin), end - begin, MPTI_BOTH_SIGNS);
+    mpti_tally_run(&t, c->from, c->x + begin * c->bytes, end - begin, MPTI_BOTH_SIGNS);
     a->count += end - begin;
 }
 MPTI_REPORT_PARTS(survey, edge, offsetof(mpt_survey, cell))
@@ -6648,48 +6630,44 @@ MPTI_NOINLINE static void mpti_tell_n(mpti_out *o, const char *text, size_t n)
         o->failed = 1;
 }
 
-/* An integer as text.  Returns: its length. */
-MPTI_NOINLINE static size_t mpti_integer_text(char *text, uint64_t x, int negative)
+MPTI_NOINLINE static void mpti_add_count(mpti_string *s, uint64_t x)
 {
-    char   digits[20];
-    size_t at = 20, sign = negative ? 1u : 0u;
+    char digits[21];
+    int  at = 20;
+    digits[at] = '\0';
     do
         digits[--at] = (char)('0' + (int)(x % 10u));
     while (x /= 10u);
-    text[0] = '-';
-    memcpy(text + sign, digits + at, 20 - at);
-    return 20 - at + sign;
+    mpti_add_text(s, digits + at);
 }
 
-/* Write a finite number with 12 significant digits, in a notation that every reader accepts: -1.25e-7. The
- * powers of ten are rounded, so the last digit may be off by one.  Returns: the length of the text. */
-MPTI_NOINLINE static size_t mpti_real_text(char *text, double x)
+/* Add a finite number with 12 significant digits, in a notation that every reader accepts: -1.25e-7. The
+ * powers of ten are rounded, so the last digit may be off by one. */
+MPTI_NOINLINE static void mpti_add_real(mpti_string *s, double x)
 {
-    const size_t n = mpti_is_negative(x) ? 1u : 0u;
-    size_t       end = n + 1u;
-    int          e = 0;
-    text[0] = '-';
-    text[n] = '0';
+    char *first;
+    int   e = 0;
+    mpti_add_text(s, mpti_is_negative(x) ? "-0" : "0");
+    first = s->buf + s->length - 1;
     x = mpti_f64_make(mpti_magnitude(x));
     if (!(mpti_f64_bits(x) >> 52))              /* a subnormal is written as 0, as DAZ would read it */
-        return end;
+        return;
     for (; x >= 1e32; e += 32) x /= 1e32;
     for (; x >= 10.0; e++) x /= 10.0;
     for (; x < 1e-32; e -= 32) x *= 1e32;
     for (; x < 1.0; e--) x *= 10.0;
     x = x * 1e11 + 0.5;
     e += x >= 1e12;
-    end += mpti_integer_text(text + end, (uint64_t)x, 0);
-    text[n] = text[n + 1];
-    text[n + 1] = '.';
-    while (text[end - 1] == '0')
-        end--;
-    end -= text[end - 1] == '.';
+    mpti_add_count(s, (uint64_t)x);
+    first[0] = first[1];
+    first[1] = '.';
+    while (s->buf[s->length - 1] == '0')
+        s->length--;
+    s->length -= s->buf[s->length - 1] == '.';
     if (e) {
-        text[end++] = 'e';
-        end += mpti_integer_text(text + end, e < 0 ? 0u - (uint64_t)e : (uint64_t)e, e < 0);
+        mpti_add_char(s, 'e');
+        mpti_add_int(s, e);
     }
-    return end;
 }
 
 /* Write formatted text, independent of the locale: %s a string, %u a uint64_t, %d an int, %r a finite double
@@ -6703,6 +6681,7 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
     for (; *format; format++) {
         const char  *text = buf, *const spec = format;
         const int    left = spec[1] == '-';
+        mpti_string  s = mpti_string_in(buf, sizeof buf);
         size_t       n = strcspn(format, "%"), width = 0;
         int          x;
         double       real;
@@ -6714,35 +6693,30 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
         for (format += left + 1; *format >= '0' && *format <= '9'; format++)
             width = width * 10u + (size_t)(*format - '0');
         switch (*format) {
-        case '%': buf[n++] = '%'; break;
-        case 's':
-            text = va_arg(v, const char *);
-            n = strlen(text);
-            break;
-        case 'u': n = mpti_integer_text(buf, va_arg(v, uint64_t), 0); break;
-        case 'd':
+        case '%': mpti_add_char(&s, '%'); break;
+        case 's': text = va_arg(v, const char *); break;
+        case 'u': mpti_add_count(&s, va_arg(v, uint64_t)); break;
+        case 'd': mpti_add_int(&s, va_arg(v, int)); break;
         case 'b':
             x = va_arg(v, int);
-            if (*format == 'd')
-                n = mpti_integer_text(buf, x < 0 ? 0u - (uint64_t)x : (uint64_t)x, x < 0);
-            else
-                for (format++; x > 0; x--)
-                    mpti_tell_n(o, format, 1);
+            for (format++; x > 0; x--)
+                mpti_tell_n(o, format, 1);
             break;
         default:
             format += strspn(format, "+.0123456789");
             real = va_arg(v, double);
             if (*format == 'r')
-                n = mpti_real_text(buf, real);
+                mpti_add_real(&s, real);
 #ifndef MPT_NO_STDIO
             else {
                 char as_c[12] = {0};
                 memcpy(as_c, spec, (size_t)(format + 1 - spec));
-                (void)snprintf(buf, sizeof buf, as_c, real);
-                n = strlen(buf);
+                s.length = (size_t)snprintf(buf, sizeof buf, as_c, real);
             }
 #endif
         }
+        (void)mpti_string_end(&s);
+        n = strlen(text);
         for (; !left && width > n; width--)
             mpti_tell_n(o, " ", 1);
         mpti_tell_n(o, text, n);
@@ -7542,7 +7516,7 @@ static void mpti_roundoff_count(void *context, size_t part, size_t begin, size_t
     size_t                      take;
     (void)part;
     for (; begin < end; begin += take) {
-        const unsigned char *const at = mpti_reporting_from(c, begin);
+        const unsigned char *const at = c->x + begin * c->bytes;
         take = mpti_min(end - begin, MPTI_FLOATS_MANY);
         if (!blocks || !mpti_roundoff_floats(r, c->from, at, take))
             mpti_roundoff_each(r, c->from, at, take, c->which + begin);
@@ -7677,11 +7651,6 @@ static double mpti_add_odd(double a, double b)
 MPTI_NOINLINE static double mpti_round_to(mpt_format format, double x)
 {
     return mpt_decode(format, mpt_encode(format, x, NULL, NULL));
-}
-
-static double mpti_sum_to(mpt_format format, double a, double b)
-{
-    return mpti_round_to(format, mpti_add_odd(a, b));
 }
 
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
@@ -7829,8 +7798,8 @@ MPTI_NOINLINE static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
     const double         t = y ? (double)x * (double)*y : (double)x;    /* exact */
     float                term = product, sum, rest;
     int                  k;
-    s->f16 = mpti_sum_to(MPT_F16, s->f16, t);
-    s->bf16 = mpti_sum_to(MPT_BF16, s->bf16, t);
+    s->f16 = mpti_round_to(MPT_F16, mpti_add_odd(s->f16, t));
+    s->bf16 = mpti_round_to(MPT_BF16, mpti_add_odd(s->bf16, t));
     s->f32 = y ? fmaf(x, *y, s->f32) : mpti_add32(s->f32, x);
     s->block = y ? fmaf(x, *y, s->block) : mpti_add32(s->block, x);
     s->f64 = mpti_add64(s->f64, t);
@@ -8331,10 +8300,6 @@ MPTI_IN_512 mpti_v16 mpti_row_some_512(const void *p, mpt_format format, size_t 
             : "=v"(r) : "m"(MPTI_CODES_AT(mpti_w16_any, p, i)), "Yk"(first));
     return r << 16;
 }
-MPTI_IN_512 mpti_v16 mpti_row_any_512(const void *p, mpt_format format, size_t i, size_t n)
-{
-    return n < 16u ? mpti_row_some_512(p, format, i, n) : mpti_row_in_512(p, format, i);
-}
 MPTI_IN_512 mpti_w16 mpti_row_codes_512(mpt_format format, mpti_v16 x)
 {
     mpti_w16 h;
@@ -8452,10 +8417,6 @@ MPTI_IN_256 mpti_two_256 mpti_row_some_256(const void *p, mpt_format format, siz
         return mpti_row_in_256(&r.low, format, 0);
     }
 }
-MPTI_IN_256 mpti_two_256 mpti_row_any_256(const void *p, mpt_format format, size_t i, size_t n)
-{
-    return n < 16u ? mpti_row_some_256(p, format, i, n) : mpti_row_in_256(p, format, i);
-}
 
 /* Copy fewer than sixteen elements of a block: 32, 16, 8, 4, 2 bytes, each if `bytes` has that bit. */
 MPTI_IN_256 void mpti_row_move(void *to, const void *from, size_t bytes)
@@ -8551,6 +8512,11 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
  * times as long); `room` has 64 bytes, as gcc does not see that f is not MPT_F32 there. These functions are
  * not inline, or gcc warns of vectors that reach beyond a caller's array of one element. */
 #define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
+    target __attribute__((always_inline)) static inline V mpti_row_any_##isa(                                \
+        const void *p, mpt_format format, size_t i, size_t n)                                                \
+    {                                                                                                        \
+        return n < 16u ? mpti_row_some_##isa(p, format, i, n) : mpti_row_in_##isa(p, format, i);             \
+    }                                                                                                        \
     target __attribute__((always_inline)) static inline size_t mpti_dot_of_##isa(                            \
         V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
     {                                                                                                        \
@@ -8654,14 +8620,11 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         return 0;                                                                                            \
     }                                                                                                        \
     target MPTI_NOINLINE static int mpti_axpys_##isa(void *y, size_t rows, size_t line, mpt_format f,        \
-                                                     const float *a, size_t step, const void *x,             \
-                                                     mpt_format g, size_t n)                                 \
+                                                     const float *a, size_t step, const void *x, size_t n)   \
     {                                                                                                        \
         size_t r;                                                                                            \
-        for (r = 0; r < rows && g == MPT_F32; r++)                                                           \
+        for (r = 0; r < rows; r++)                                                                           \
             mpti_axpy_row_##isa((unsigned char *)y + r * line, f, a[r * step], x, MPT_F32, n, 1);            \
-        for (; r < rows; r++)                                                                                \
-            (void)mpti_axpy_##isa((unsigned char *)y + r * line, f, a[r * step], x, g, n);                   \
         MPTI_NARROW();                                                                                       \
         return 0;                                                                                            \
     }                                                                                                        \
@@ -8794,7 +8757,7 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
             return name##_256 arguments;                        \
     } while (0)
 #else
-#define MPTI_ROW_PATHS(name, arguments)
+#define MPTI_ROW_PATHS(name, arguments) (void)0
 #endif
 
 /* Portable code, also for rows with a stride (in bytes) on all paths: it works on tiles of <= 256 floats. */
@@ -8863,10 +8826,11 @@ static mpt_status mpti_axpy_tiles(void *y, mpt_format y_format, ptrdiff_t y_stri
 }
 
 /* Returns: 0 if the row is bad; then nothing is written. */
-static int mpti_row_step_portable(const mpti_row_step *o, size_t n)
+static int mpti_row_step_run(const mpti_row_step *o, size_t n)
 {
     unsigned bad = 0u;
     size_t   i;
+    MPTI_ROW_PATHS(mpti_row_step, (o, n));
     for (i = 0; i < n; i++)
         (void)mpti_unscale_1(o->x[i], o->factor, &bad);
     if (bad || !o->master)
@@ -8886,12 +8850,6 @@ static int mpti_row_step_portable(const mpti_row_step *o, size_t n)
     return 1;
 }
 
-static int mpti_row_step_run(const mpti_row_step *o, size_t n)
-{
-    MPTI_ROW_PATHS(mpti_row_step, (o, n));
-    return mpti_row_step_portable(o, n);
-}
-
 static int mpti_axpy_run(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format, size_t n)
 {
     MPTI_ROW_PATHS(mpti_axpy, (y, y_format, a, x, x_format, n));
@@ -8904,7 +8862,8 @@ static int mpti_axpys_run(void *y, size_t rows, size_t line, mpt_format y_format
                           const void *x, mpt_format x_format, size_t n)
 {
     size_t r;
-    MPTI_ROW_PATHS(mpti_axpys, (y, rows, line, y_format, a, step, x, x_format, n));
+    if (x_format == MPT_F32)
+        MPTI_ROW_PATHS(mpti_axpys, (y, rows, line, y_format, a, step, x, n));
     for (r = 0; r < rows; r++)
         (void)mpti_axpy_run((unsigned char *)y + r * line, y_format, a[r * step], x, x_format, n);
     return 0;
@@ -9001,12 +8960,11 @@ static inline mpt_status mpti_publish_ok(const void *param, mpt_format format, c
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf)
 {
-    const mpt_status status = mpti_publish_ok(param, format, master, x, n, sizeof *x, mpti_f32_is_finite(a));
-    mpti_row_step    o;
+    const mpt_status    status = mpti_publish_ok(param, format, master, x, n, sizeof *x,
+                                                 mpti_f32_is_finite(a));
+    const mpti_row_step o = {master, NULL, param, x, format, a, 0.0f, a, 0};
     if (status != MPT_OK)
         return status;
-    o.master = master, o.param = param, o.x = x, o.m = NULL;
-    o.format = format, o.a = o.factor = a, o.momentum = 0.0f, o.nesterov = 0;
     if (!mpti_row_step_run(&o, n) && found_inf)
         *found_inf = 1u;
     return MPT_OK;
@@ -9467,13 +9425,12 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     const int   product = m && n && k && mpti_is_nonzero(alpha);
     int         few, deep, dots;
     mpti_row    row;
-    size_t      r, room, most;
+    size_t      r, room;
     mpt_status  status;
     if (order == MPT_COL_MAJOR) {       /* C' = op(B)' op(A)', and column-major C is row-major C' */
         const mpti_matrix z = x;
-        const size_t      t = m;
         x = y, y = z;
-        m = n, n = t;
+        r = m, m = n, n = r;
     } else if (order != MPT_ROW_MAJOR) {
         return MPT_E_ARG;
     }
@@ -9537,8 +9494,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     g.rows = g.cols = g.deep = g.edge, room = g.edge * g.edge;
     if (g.thin && k <= MPTI_THIN) {     /* data that is read repeatedly stays in the L1 cache */
         g.cols = mpti_min(n, room / k), g.deep = k;
-        most = g.cols > k ? g.cols : k;
-        g.rows = mpti_min(m, room / most);
+        g.rows = mpti_min(m, room / (g.cols > k ? g.cols : k));
     } else if (g.thin) {
         g.rows = m;
         g.cols = mpti_min(n, room / (m > 8u ? m : 8u));
@@ -9988,7 +9944,7 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
 MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size, int scratch)
 {
     size_t bytes;
-    if (size && n > ((size_t)-1 - 2 * MPTI_ALIGN) / size)
+    if (n > ((size_t)-1 - 2 * MPTI_ALIGN) / size)
         return NULL;
     bytes = (n * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN;
     if (!g->arena) {
@@ -10838,8 +10794,7 @@ static void mpti_pass_groups(mpti_amp *a)
     const unsigned element = MPTI_ELEMENT | MPTI_FREE;
     uint32_t      *decides = a->carry;          /* at the root of each group: the member that decides */
     uint32_t      *first, i, by, n = a->g->type_count;
-    for (i = 0; i < n; i++)
-        decides[i] = MPT_GRAPH_NONE;
+    memset(decides, 0xff, n * sizeof *decides);
     for (i = 0; i < n; i++) {
         if (!(a->bits[i] & MPTI_GROUPED) || !(a->bits[i] & MPTI_F32))
             continue;
