@@ -1026,8 +1026,8 @@ MPT_DEF const char *mpt_lint_text(mpt_lint lint);
  *                      weight v, update (1 - beta2) * v, storage MPT_STORE_NEAREST, or MPT_STORE_STOCHASTIC
  *                      for MPT_MOMENTS_BF16.
  * mpt_lint_scale    -- does a loss scale fit gradients of at most max_abs before scaling?
- * mpt_lint_copies   -- are the low-precision copies what mpt_publish would write? If one is not, its number in
- *                      the list goes to *which, unless NULL. Reads all weights: call it when in doubt.
+ * mpt_lint_copies   -- are the low-precision copies what mpt_publish would write? If one is not, its number
+ *                      in the list goes to *which, unless NULL. Reads all weights: call it when in doubt.
  * Returns: the worst finding.  Threads: any. */
 MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value);
 MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update);
@@ -1265,20 +1265,21 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
  * an array set first_element to its place.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is counted.
  * Exact: relative errors are rounded to 24 bits (the largest, too), and for the sum to 2^-40 (at most 2^22);
- * errors in ulp (mpt_ulp of the number) to 2^-24 (at most 2^38); nearest-even; the sums are exact. */
+ * errors in ulp (mpt_ulp of the number) to 2^-24 (at most 2^38); nearest-even, if that is the processor's
+ * mode; the sums are exact. */
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n);
 
 /* mpt_roundoff_merge -- add src to dst.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for another format, rounding, scale or seed. */
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src);
 
-/* The figures of a report. The mean of nothing is NaN; the SQNR is +Inf without noise, -Inf with overflow. */
+/* The figures of a report. Of zeros alone, means and SQNR are NaN; the SQNR is -Inf with overflow, else +Inf
+ * without noise. */
 typedef struct mpt_roundoff_figures {
     double max_relative, mean_relative;
     double max_ulps, mean_ulps;
     double bias_ulps;                   /* mean signed error */
-    /* 10 log10(sum of squares / of squared errors); NaN if both overflow */
-    double sqnr_db;
+    double sqnr_db;                     /* 10 log10(sum of squares / of squared errors) */
 } mpt_roundoff_figures;
 
 /* mpt_roundoff_get -- the figures of a report.
@@ -1371,6 +1372,7 @@ typedef struct mpt_sums {
  *   y         in  [n]: the terms are x[i] * y[i]; NULL: the terms are x[i]
  *   backward  in  nonzero: from the last term to the first
  * Returns: MPT_OK.  Errors: MPT_E_ARG.  Exact: no bits are promised under -ffast-math or x87 arithmetic.
+ * Under DAZ the FP32 sums lose subnormal terms, as the program's own would; the exact sum does not.
  * Source: Kahan 1965; Neumaier 1974; Higham, Accuracy and Stability, chapter 4. */
 MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n, int backward);
 
@@ -1587,7 +1589,8 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
 /* ---- the ops of a small trainer, on F32, F16 and BF16 arrays ----
  * All of them compute in FP32 and round once, when they store. A matrix of rows x cols is row-major and
  * dense. Each array is aligned as its elements require. They return MPT_OK, MPT_E_ARG (NULL with a size above
- * 0, or more than an array can hold) or MPT_E_UNSUPPORTED (a format); on an error nothing is written.
+ * 0, more than an array can hold, or a result that overlaps what is read) or MPT_E_UNSUPPORTED (a format); on
+ * an error nothing is written.
  * Threads: any, on different outputs. */
 
 /* The values are those of CBLAS, so that its enums can be cast. */
@@ -1597,7 +1600,8 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
 /* mpt_gemm -- C = alpha * op(A) * op(B) + beta * C, in the argument order of BLAS, with a format per matrix.
  *   m, n, k  in      op(A) is m x k, op(B) k x n, C m x n
  *   lda ...  in      leading dimension: elements from one row (MPT_ROW_MAJOR) or column to the next
- *   c        in/out  not read if beta is 0, so it may be uninitialised or hold NaN; must not overlap a, b
+ *   c        in/out  not read if beta is 0, so it may be uninitialised or hold NaN; may be other columns of a
+ *                    matrix that holds a or b
  *   work     in      memory for panels, used only with MPT_USE_CBLAS; NULL: panels on the stack
  * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, even if work is given.
  * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it is multiplied by.
@@ -7222,33 +7226,41 @@ MPTI_NOINLINE static double mpti_round_f64(unsigned sign, uint64_t sig, int e)
     return mpti_f64_make((uint64_t)sign << 63 | (field + kept));
 }
 
-MPT_DEF double mpt_exact_value(const mpt_exact *s)
+/* A finite sum is sig * 2^e, where sig, the result, has its highest bit set and a sticky lowest bit; or 0. */
+static uint64_t mpti_exact_parts(const mpt_exact *s, unsigned *sign, int *e)
 {
     mpt_exact v = *s;
-    unsigned  sign;
     uint64_t  rest = 0u;
     int       i, top = MPT_EXACT_LIMBS - 1, up;
-    if (v.not_finite)
-        return v.not_finite == 2u   ? mpti_f64_make(MPTI_F64_INF)
-               : v.not_finite == 4u ? mpti_f64_make(MPTI_F64_SIGN | MPTI_F64_INF)
-                                    : mpti_nan();
     mpti_exact_settle(&v);
-    sign = v.limb[top] < 0;
-    for (i = 0; sign && i <= top; i++)
+    *sign = v.limb[top] < 0;
+    for (i = 0; *sign && i <= top; i++)
         v.limb[i] = -v.limb[i];
     mpti_exact_settle(&v);
     while (top > 0 && !v.limb[top])
         top--;
     if (!v.limb[top])
-        return 0.0;
+        return 0u;
     up = mpti_clz32((uint32_t)v.limb[top]);
     for (i = 0; i <= top; i++)
         v.limb[i] *= (int64_t)1 << up;
     mpti_exact_settle(&v);              /* now the highest bit of the highest limb is set */
     for (i = 0; i < top - 1; i++)
         rest |= (uint64_t)v.limb[i];
-    rest = (rest != 0u) | (top ? (uint64_t)v.limb[top - 1] : 0u);
-    return mpti_round_f64(sign, (uint64_t)v.limb[top] << 32 | rest, 32 * (top - 1) - MPTI_EXACT_BIAS - up);
+    *e = 32 * (top - 1) - MPTI_EXACT_BIAS - up;
+    return (uint64_t)v.limb[top] << 32 | (rest != 0u) | (top ? (uint64_t)v.limb[top - 1] : 0u);
+}
+
+MPT_DEF double mpt_exact_value(const mpt_exact *s)
+{
+    unsigned       sign;
+    int            e;
+    const uint64_t sig = mpti_exact_parts(s, &sign, &e);
+    if (s->not_finite)
+        return s->not_finite == 2u   ? mpti_f64_make(MPTI_F64_INF)
+               : s->not_finite == 4u ? mpti_f64_make(MPTI_F64_SIGN | MPTI_F64_INF)
+                                     : mpti_nan();
+    return sig ? mpti_round_f64(sign, sig, e) : 0.0;
 }
 
 /* ---- rounding report ---- */
@@ -7308,7 +7320,8 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
     const int    finite = mpti_f64_is_finite(scaled) && mpti_f64_is_finite(y);
     const double error = mpti_error_of(y, scaled), size = mpti_f64_make(mpti_magnitude(error));
     double       relative, ulps;
-    uint64_t     fixed;
+    uint64_t     fixed, sig;
+    int          e, e_x;
     r->count++;
     if (!mpti_f64_is_finite(x) || mpti_f64_is_zero(x)) {
         *(mpti_f64_is_zero(x) ? &r->zero : mpti_f64_is_nan(x) ? &r->nan : &r->inf) += 1u;
@@ -7326,7 +7339,8 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
     }
     r->changed++;
     r->flushed += (uint64_t)mpti_f64_is_zero(y);
-    relative = size / mpti_f64_make(mpti_magnitude(scaled));
+    sig = mpti_significand(error, &e), relative = (double)sig;      /* size / |scaled|, also under DAZ */
+    sig = mpti_significand(scaled, &e_x), relative = ldexp(relative / (double)sig, e - e_x);
     relative = mpti_f64_make(mpti_shift_rne64(mpti_f64_bits(relative), 29) << 29);      /* to 24 bits */
     ulps = size / mpt_ulp((mpt_format)r->format, scaled);
     mpti_raise(&r->max_relative, relative);
@@ -7554,21 +7568,26 @@ MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src
 MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures *figures)
 {
     mpt_roundoff_figures g;
-    double               n, noise;
+    uint64_t             signal, noise;
+    unsigned             sign;
+    int                  high, low;
+    double               n;
     if (!r || !figures || !r->ready)
         return MPT_E_ARG;
     n = (double)(r->exact + r->changed - r->overflow);
+    signal = mpti_exact_parts(&r->signal, &sign, &high), noise = mpti_exact_parts(&r->noise, &sign, &low);
     g.max_relative = r->max_relative;
     g.max_ulps = r->max_ulps;
     g.mean_relative = g.mean_ulps = g.bias_ulps = g.sqnr_db = mpti_nan();
+    if (r->overflow)
+        g.sqnr_db = mpti_f64_make(MPTI_F64_SIGN | MPTI_F64_INF);
+    else if (signal)
+        g.sqnr_db = noise ? 10.0 * (log10((double)signal / (double)noise) + (high - low) * log10(2.0))
+                          : mpti_f64_make(MPTI_F64_INF);
     if (n > 0.0) {
-        noise = mpt_exact_value(&r->noise);
         g.mean_relative = mpti_wide_value(r->relative) / n / 1099511627776.0;
         g.mean_ulps = mpti_wide_value(r->ulps) / n / 16777216.0;
         g.bias_ulps = mpti_wide_value(r->bias) / n / 16777216.0;
-        g.sqnr_db = r->overflow               ? mpti_f64_make(MPTI_F64_SIGN | MPTI_F64_INF)
-                    : mpti_f64_is_zero(noise) ? mpti_f64_make(MPTI_F64_INF)
-                                              : 10.0 * log10(mpt_exact_value(&r->signal) / noise);
     }
     *figures = g;
     return MPT_OK;
@@ -7792,10 +7811,13 @@ static float mpti_add32(float a, float b)
     return s;
 }
 
+/* The same number, also where the processor takes subnormal floats for 0 (DAZ). */
+static double mpti_widened(float x) { return mpti_f64_make(mpti_f64_widen(mpti_f32_bits(x))); }
+
 MPTI_NOINLINE static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
 {
     const volatile float product = y ? x * *y : x;
-    const double         t = y ? (double)x * (double)*y : (double)x;    /* exact */
+    const double         wide = mpti_widened(x), t = y ? wide * mpti_widened(*y) : wide;       /* exact */
     float                term = product, sum, rest;
     int                  k;
     s->f16 = mpti_round_to(MPT_F16, mpti_add_odd(s->f16, t));
@@ -7803,7 +7825,7 @@ MPTI_NOINLINE static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
     s->f32 = y ? fmaf(x, *y, s->f32) : mpti_add32(s->f32, x);
     s->block = y ? fmaf(x, *y, s->block) : mpti_add32(s->block, x);
     s->f64 = mpti_add64(s->f64, t);
-    mpt_exact_add(&s->exact, (double)x, y ? (double)*y : 1.0);
+    mpt_exact_add(&s->exact, t, 1.0);
     mpt_exact_add(&s->magnitude, fabs(t), 1.0);
     rest = mpti_add32(term, -s->kahan_rest);
     sum = mpti_add32(s->kahan, rest);
@@ -9301,6 +9323,15 @@ static int mpti_bad_lines(size_t lines, size_t length, size_t ld)
     return ld < length || ld == 0 || mpti_area_overflows(lines, ld);
 }
 
+/* Would writing C change lines of x that a product reads? */
+static int mpti_matrix_meets(const mpti_matrix *c, size_t m, size_t n, const mpti_matrix *x, size_t lines,
+                             size_t length)
+{
+    const size_t to = mpti_format_bytes(c->format), from = mpti_format_bytes(x->format);
+    return mpti_lines_meet((uintptr_t)c->data, n * to, c->ld * to, m, (uintptr_t)x->data, length * from,
+                           x->ld * from, lines);
+}
+
 /* The data that all blocks of C share while a product x * y is computed. If `across`, c gets the transpose of
  * x * y. Thin products read an operand in place, not from a panel, where its layout allows it. */
 typedef struct mpti_gemming {
@@ -9422,6 +9453,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
 {
     mpti_gemming g;
     mpti_matrix x = {a, a_format, lda, transa == MPT_TRANS}, y = {b, b_format, ldb, transb == MPT_TRANS};
+    const mpti_matrix to = {c, c_format, ldc, 0};
     const int   product = m && n && k && mpti_is_nonzero(alpha);
     int         few, deep, dots;
     mpti_row    row;
@@ -9448,6 +9480,9 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
             mpti_row_run(&row, MPTI_WORK_SCALE, r * ldc, 0, n);
         return MPT_OK;
     }
+    if (mpti_matrix_meets(&to, m, n, &x, x.transposed ? k : m, x.transposed ? m : k) ||
+        mpti_matrix_meets(&to, m, n, &y, y.transposed ? n : k, y.transposed ? k : n))
+        return MPT_E_ARG;
     memset(&g.part, 0, sizeof g.part);
     g.part.c = c, g.part.c_format = c_format, g.part.ldc = ldc;
     g.part.alpha = alpha, g.part.beta = beta, g.part.begun = 1;
@@ -9567,10 +9602,22 @@ static void mpti_on_rows_range(void *context, size_t part, size_t begin, size_t 
 #define MPTI_ROWS_IN_PARTS(c, rows) \
     (void)MPTI_IN_PARTS(rows, MPTI_SLOW_PART / (cols ? cols : 1u) + 1u, mpti_on_rows_range, c)
 
+/* Do the n elements to write meet n others that are read, unless they are the same? */
+static int mpti_row_meets(const mpti_row *row, const void *x, mpt_format format, size_t n, size_t x_n)
+{
+    return x && (x != row->out || format != row->out_format) &&
+           mpti_meet(row->out, n * mpti_format_bytes(row->out_format), x, x_n * mpti_format_bytes(format));
+}
+
 static mpt_status mpti_run_rows(mpt_status status, const mpti_row *row, mpti_work work, size_t rows,
                                 size_t cols)
 {
+    const size_t n = rows * cols;
     mpti_on_rows c;
+    if (status == MPT_OK && (mpti_row_meets(row, row->x, row->x_format, n, n) ||
+                             mpti_row_meets(row, row->y, row->y_format, n,
+                                            work == MPTI_WORK_ADD ? cols : n)))
+        return MPT_E_ARG;
     if (status != MPT_OK)
         return status;
     c.row = *row;
@@ -9669,14 +9716,18 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
                                      size_t rows, size_t cols, float *loss, void *dlogits,
                                      mpt_format dlogits_format, float seed)
 {
+    const size_t n = rows * cols;
     mpti_on_rows c;
     double       total = 0.0;
     size_t       r, i, take;
     mpt_status   status = mpti_row_init(&c.row, rows, cols, dlogits,
                                         dlogits ? dlogits_format : MPT_FORMAT_COUNT, logits, logits_format,
                                         NULL, MPT_FORMAT_COUNT);
-    if (status != MPT_OK || (rows && !label))
-        return status != MPT_OK ? status : MPT_E_ARG;
+    if (status == MPT_OK && ((rows && !label) ||
+                             (dlogits && mpti_row_meets(&c.row, logits, logits_format, n, n))))
+        status = MPT_E_ARG;
+    if (status != MPT_OK)
+        return status;
     for (r = 0; r < rows; r++)
         if (label[r] >= cols)
             return MPT_E_DATA;

@@ -958,6 +958,18 @@ MPTI_UNUSED static int mpti_meet(const void *a, size_t a_bytes, const void *b, s
     return a && b && (p - q < b_bytes || q - p < a_bytes);
 }
 
+/* Would a write of n > 0 lines of `bytes` bytes, `step` apart, change one of m others that are read? With the
+ * same step both may be fields of the same records, or columns of one matrix. */
+MPTI_UNUSED static int mpti_lines_meet(uintptr_t to, size_t bytes, size_t step, size_t n, uintptr_t from,
+                                       size_t from_bytes, size_t from_step, size_t m)
+{
+    size_t at;                          /* of a line in a record of the others */
+    if (to - from >= (m - 1u) * from_step + from_bytes && from - to >= (n - 1u) * step + bytes)
+        return 0;
+    at = to >= from ? (to - from) % step : step - (from - to - 1u) % step - 1u;
+    return step != from_step || at < from_bytes || at + bytes > step;
+}
+
 /* mpti_no_array_here as a call, where its time does not matter. */
 MPTI_NOINLINE MPTI_UNUSED static int mpti_no_array(const void *array, size_t n, size_t bytes)
 {
@@ -4525,24 +4537,16 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
     c->raised[part] = raised;
 }
 
-/* The lowest address of n > 0 elements, and the bytes from there to the end of the highest one. */
-static uintptr_t mpti_extent(const mpti_side *side, const void *array, size_t n, size_t *bytes)
-{
-    const size_t apart = (size_t)(side->stride < 0 ? -side->stride : side->stride) * (n - 1u);
-    *bytes = apart + (size_t)side->info->bytes;
-    return (uintptr_t)array - (side->stride < 0 ? apart : 0u);
-}
-
-/* Would an element overwrite one that is read? With one stride, both may be fields of the same records. */
+/* Would an element overwrite one that is read, other than its own? */
 static int mpti_strides_clash(const mpti_side *d, const void *dst, const mpti_side *s, const void *src,
                               size_t n)
 {
-    size_t          out, in;
-    const uintptr_t p = mpti_extent(d, dst, n, &out), q = mpti_extent(s, src, n, &in);
-    const size_t    step = (size_t)(d->stride < 0 ? -d->stride : d->stride);
-    const size_t    at = p > q ? (p - q) % step : step - (q - p - 1u) % step - 1u;    /* in a record of src */
-    const int       fields = at >= (size_t)s->info->bytes && at + (size_t)d->info->bytes <= step;
-    return (p - q < in || q - p < out) && !(d->stride == s->stride && (p == q || fields));
+    const size_t    out = (size_t)(d->stride < 0 ? -d->stride : d->stride);
+    const size_t    in = (size_t)(s->stride < 0 ? -s->stride : s->stride);
+    const uintptr_t to = (uintptr_t)dst - (d->stride < 0 ? out * (n - 1u) : 0u);        /* lowest addresses */
+    const uintptr_t from = (uintptr_t)src - (s->stride < 0 ? in * (n - 1u) : 0u);
+    return !(dst == src && d->stride == s->stride) &&
+           mpti_lines_meet(to, (size_t)d->info->bytes, out, n, from, (size_t)s->info->bytes, in, n);
 }
 
 static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,

@@ -1693,16 +1693,6 @@ TEST(lamb_steps_by_whole_norms)
 
 /* ---- the processor's modes ---- */
 
-#if defined(__x86_64__) && defined(__GNUC__)
-static void flush_subnormals(int on)
-{
-    const unsigned both = 0x8040u;                  /* FTZ and DAZ */
-    __builtin_ia32_ldmxcsr(on ? __builtin_ia32_stmxcsr() | both : __builtin_ia32_stmxcsr() & ~both);
-}
-#else
-static void flush_subnormals(int on) { (void)on; }
-#endif
-
 /* mpt_check and every optimizer with subnormals flushed, as in -Ofast programs (x86 only), on gradients that
  * are subnormal in FP16 but normal as floats: close to steps without the mode, and Inf and NaN are found. */
 TEST(subnormals_flushed)

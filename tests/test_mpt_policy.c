@@ -726,19 +726,19 @@ TEST(gemm_reads_no_further)
 TEST(gemm_refuses)
 {
     const size_t half = (size_t)1 << sizeof half * 4u;      /* a square with this edge: its area wraps to 0 */
-    float        x[4] = {0};
+    float        x[4] = {0}, z[4];
 #define GEMM(order, ta, tb, m, n, k, a, fa, lda, b, ldb, c, ldc)                                       \
     mpt_gemm((mpt_order)(order), (mpt_trans)(ta), (mpt_trans)(tb), m, n, k, 1.0f, a, fa, lda, b,       \
              MPT_F32, ldb, 0.0f, c, MPT_F32, ldc, NULL, 0)
-    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_OK);
+    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, z, 2), MPT_OK);
     CHECK_EQ_I(GEMM(100, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 113, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 111, 110, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 1, x, 2, x, 2), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 1, x, 2), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 1), MPT_E_ARG);
-    CHECK_EQ_I(GEMM(101, 112, 111, 1, 2, 2, x, MPT_F32, 1, x, 2, x, 2), MPT_OK);    /* A is stored 2 x 1 */
-    CHECK_EQ_I(GEMM(102, 111, 111, 1, 2, 2, x, MPT_F32, 1, x, 2, x, 1), MPT_OK);
+    CHECK_EQ_I(GEMM(101, 112, 111, 1, 2, 2, x, MPT_F32, 1, x, 2, z, 2), MPT_OK);    /* A is stored 2 x 1 */
+    CHECK_EQ_I(GEMM(102, 111, 111, 1, 2, 2, x, MPT_F32, 1, x, 2, z, 1), MPT_OK);
     CHECK_EQ_I(GEMM(102, 112, 111, 1, 2, 2, x, MPT_F32, 1, x, 2, x, 1), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, NULL, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, NULL, 2, x, 2), MPT_E_ARG);
@@ -753,6 +753,97 @@ TEST(gemm_refuses)
     CHECK_EQ_U(mpt_gemm_work_bytes(3, 4, 5), 0);
 #endif
     CHECK_EQ_U(mpt_gemm_work_bytes(1, (size_t)-1, 1), 0);
+}
+
+/* Does byte `at` lie in one of n lines of `bytes` bytes? */
+static int line_has(ptrdiff_t at, ptrdiff_t first, size_t bytes, size_t step, size_t n)
+{
+    const ptrdiff_t past = at - first;
+    return past >= 0 && (size_t)past / step < n && (size_t)past % step < bytes;
+}
+
+/* C, m x n, `at` bytes behind an A of m x k, or if `is_b` a B of k x n: refused where they share a byte;
+ * taken where neither reaches into the other, and where they are columns of one matrix. Returns: these? */
+static int overlap_case(mpt_format x, mpt_format c, int is_b, size_t m, size_t n, size_t k, size_t ld,
+                        size_t ldc, ptrdiff_t at)
+{
+    static float         room[64], other[64];
+    unsigned char *const p = (unsigned char *)(room + 32);
+    const size_t         size = x == MPT_F32 ? 4 : 2, c_size = c == MPT_F32 ? 4 : 2, lines = is_b ? k : m;
+    const size_t         bytes = (is_b ? n : k) * size, step = ld * size, out = n * c_size;
+    const size_t         line = ldc * c_size;
+    const ptrdiff_t      end = (ptrdiff_t)((lines - 1) * step + bytes);
+    const int            apart = at >= end || at + (ptrdiff_t)((m - 1) * line + out) <= 0;
+    const mpt_trans      plain = MPT_NO_TRANS;
+    int                  meet = 0;
+    ptrdiff_t            i;
+    mpt_status           got;
+    for (i = 0; i < end; i++)
+        meet |= line_has(i, 0, bytes, step, lines) && line_has(i, at, out, line, m);
+    got = is_b ? mpt_gemm(MPT_ROW_MAJOR, plain, plain, m, n, k, 1.0f, other, MPT_F32, k, p, x, ld, 0.0f,
+                          p + at, c, ldc, NULL, 0)
+               : mpt_gemm(MPT_ROW_MAJOR, plain, plain, m, n, k, 1.0f, p, x, ld, other, MPT_F32, n, 0.0f,
+                          p + at, c, ldc, NULL, 0);
+    if (meet)
+        CHECK_EQ_I(got, MPT_E_ARG);
+    if (apart || (!meet && step == line))
+        CHECK_EQ_I(got, MPT_OK);
+    return got == MPT_OK && !apart;
+}
+
+TEST(gemm_refuses_overlaps)
+{
+    static float x[4];
+    size_t       m, n, k, ld, ldc, f, taken = 0;
+    ptrdiff_t    at;
+    for (f = 0; f < 8; f++)
+        for (m = 1; m < 4; m++)
+            for (n = 1; n < 4; n++)
+                for (k = 1; k < 4; k++)
+                    for (ld = f & 4u ? n : k; ld < 6; ld++)
+                        for (ldc = n; ldc < 6; ldc++)
+                            for (at = -40; at <= 40; at += 4)
+                                taken += (size_t)overlap_case(
+                                    f & 1u ? MPT_F16 : MPT_F32, f & 2u ? MPT_BF16 : MPT_F32, (f & 4u) != 0u,
+                                    m, n, k, ld, ldc, at);
+    CHECK(taken > 500);                 /* columns of one matrix */
+    /* without a product A and B are not read: C may be one of them */
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 2, 2, 2, 0.0f, x, MPT_F32, 2, x, MPT_F32,
+                        2, 1.0f, x, MPT_F32, 2, NULL, 0), MPT_OK);
+}
+
+/* An op may write to an array that it reads, element by element, but to none that overlaps it otherwise. */
+TEST(ops_refuse_overlaps)
+{
+    static float   x[64], y[64], b[64];
+    uint32_t       label[4] = {0, 1, 2, 3};
+    const mpt_status bad = MPT_E_ARG;
+#define ACT(y, f, x, g) mpt_activate(MPT_ACT_RELU, y, f, x, g, 16)
+    CHECK(ACT(x, MPT_F32, x, MPT_F32) == MPT_OK && ACT(x, MPT_F16, x, MPT_BF16) == bad);
+    CHECK(ACT(x, MPT_F32, x, MPT_F16) == bad && ACT(x, MPT_F16, x, MPT_F32) == bad);
+    CHECK(ACT(x + 1, MPT_F32, x, MPT_F32) == bad && ACT(x, MPT_F32, x + 15, MPT_F32) == bad);
+    CHECK(ACT(x + 16, MPT_F32, x, MPT_F32) == MPT_OK && ACT(x + 8, MPT_F32, x, MPT_F16) == MPT_OK);
+    CHECK(ACT(x, MPT_F32, x + 16, MPT_F32) == MPT_OK && ACT(x, MPT_F16, x + 8, MPT_F32) == MPT_OK);
+#undef ACT
+#define ACT(dx, dy, x) mpt_activate_grad(MPT_ACT_TANH, dx, MPT_F32, dy, MPT_F32, x, MPT_F32, 16)
+    CHECK(ACT(x, x, y) == MPT_OK && ACT(y, x, y) == MPT_OK);
+    CHECK(ACT(x + 1, x, y) == bad && ACT(y + 1, x, y) == bad);
+#undef ACT
+    CHECK(mpt_softmax(x, MPT_F32, x, MPT_F32, 4, 4) == MPT_OK &&
+          mpt_softmax(x + 1, MPT_F32, x, MPT_F32, 4, 4) == bad);
+    CHECK(mpt_softmax(x + 15, MPT_F32, x, MPT_F32, 4, 4) == bad &&
+          mpt_softmax(x + 16, MPT_F32, x, MPT_F32, 4, 4) == MPT_OK);
+    CHECK(mpt_softmax_grad(x, MPT_F32, x, MPT_F32, y, MPT_F32, 4, 4) == MPT_OK &&
+          mpt_softmax_grad(x, MPT_F32, y, MPT_F32, x + 1, MPT_F32, 4, 4) == bad);
+    CHECK(mpt_bias_add(x, MPT_F32, x + 16, MPT_F32, 4, 4) == MPT_OK);          /* bias: 4 numbers, not 16 */
+    CHECK(mpt_bias_add(x + 4, MPT_F32, x, MPT_F32, 4, 4) == MPT_OK &&
+          mpt_bias_add(x + 3, MPT_F32, x, MPT_F32, 4, 4) == bad &&
+          mpt_bias_add(x, MPT_F32, x + 15, MPT_F32, 4, 4) == bad);
+    CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, b, x, MPT_F32, 1.0f) == MPT_OK);
+    CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, b, x + 1, MPT_F32, 1.0f) == bad);
+    CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, b, x, MPT_F16, 1.0f) == bad);
+    CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, b, x + 16, MPT_F32, 1.0f) == MPT_OK);
+    CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, b, NULL, MPT_F32, 1.0f) == MPT_OK);
 }
 
 /* ---- the other ops ---- */
@@ -1000,6 +1091,8 @@ int main(int argc, char **argv)
     RUN(gemm_accumulates_in_fp32);
     RUN(gemm_reads_no_further);
     RUN(gemm_refuses);
+    RUN(gemm_refuses_overlaps);
+    RUN(ops_refuse_overlaps);
     RUN(bias);
     RUN(activations);
     RUN(activations_special);

@@ -876,6 +876,42 @@ static void roundoff_is_reference(mpt_format format, const mpt_opts *o, int k, s
     roundoff_from_is_reference(MPT_F32, floats, format, o, k, n);
 }
 
+static double sqnr_of(mpt_format from, const void *x, size_t n)
+{
+    mpt_roundoff         r;
+    mpt_roundoff_figures g;
+    CHECK_EQ_I(mpt_roundoff_init(&r, MPT_F16, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_add(&r, from, x, n), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_get(&r, &g), MPT_OK);
+    return g.sqnr_db;
+}
+
+/* The SQNR where sums of squares leave the range of doubles, where all overflows, and where all are zeros. */
+TEST(roundoff_sqnr_at_the_ends)
+{
+    const double huge[] = {1e200, 1e-7}, tiny[] = {1e-170, -3e-200}, mixed[] = {1e-170, 1.0}, none[] = {0.0};
+    const float  over[] = {1e6f, -1e7f}, half[] = {1.0f, 1e-10f};
+    mpt_roundoff         r;
+    mpt_roundoff_figures g;
+    CHECK_EQ_U(mpti_f64_bits(sqnr_of(MPT_F32, over, 2)), UINT64_C(0xfff0000000000000));
+    CHECK_EQ_U(mpti_f64_bits(sqnr_of(MPT_F64, huge, 2)), UINT64_C(0xfff0000000000000));
+    CHECK(fabs(sqnr_of(MPT_F64, tiny, 2)) < 1e-12);             /* all of it is lost: signal is noise */
+    CHECK(fabs(sqnr_of(MPT_F64, mixed, 2) - 3400.0) < 1e-9);
+    CHECK(fabs(sqnr_of(MPT_F32, half, 2) - 200.0) < 1e-5);
+    CHECK(mpti_f64_is_nan(sqnr_of(MPT_F64, none, 1)));
+    CHECK_EQ_I(mpt_roundoff_init(&r, MPT_F32, NULL, 0), MPT_OK);
+    flush_subnormals(1);
+    {
+        uint64_t bits[3] = {1234567, 99, UINT64_C(0x8000000000abcdef)};     /* subnormal doubles */
+        double   x[3];
+        memcpy(x, bits, sizeof x);
+        CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F64, x, 3), MPT_OK);
+    }
+    CHECK_EQ_I(mpt_roundoff_get(&r, &g), MPT_OK);
+    flush_subnormals(0);
+    CHECK(r.flushed == 3 && g.max_relative == 1.0 && g.mean_relative == 1.0);
+}
+
 TEST(roundoff_equals_a_slow_reference)
 {
     const size_t many = 40000u / mt.every;
@@ -1307,6 +1343,23 @@ TEST(stagnation_of_all_patterns)
 }
 
 /* ---- sums ---- */
+
+/* Where the processor takes subnormals for 0, the exact sum does not. */
+TEST(sums_flushed)
+{
+    static mpt_sums  s;
+    mpt_sums_figures g;
+    float            x[2], y[2];
+    x[0] = mpti_f32_make(70000u), x[1] = mpti_f32_make(0x80000001u);
+    y[0] = 2.0f, y[1] = 1.0f;
+    memset(&s, 0, sizeof s);
+    flush_subnormals(1);
+    CHECK_EQ_I(mpt_sums_add(&s, x, NULL, 2, 0), MPT_OK);
+    CHECK_EQ_I(mpt_sums_add(&s, x, y, 1, 0), MPT_OK);
+    CHECK_EQ_I(mpt_sums_get(&s, &g), MPT_OK);
+    flush_subnormals(0);
+    CHECK(g.exact == ldexp(209999.0, -149) && g.condition == 210001.0 / 209999.0);
+}
 
 TEST(sums_known)
 {
@@ -2159,6 +2212,7 @@ int main(int argc, char **argv)
     RUN(survey_refusals);
     RUN(exact_sum_known);
     RUN(exact_sum_in_any_order);
+    RUN(roundoff_sqnr_at_the_ends);
     RUN(roundoff_equals_a_slow_reference);
     RUN(roundoff_fast_is_plain);
     RUN(roundoff_of_wide_blocks);
@@ -2173,6 +2227,7 @@ int main(int argc, char **argv)
     RUN(stagnation_margin_ends);
     RUN(stagnation_of_all_patterns);
     RUN(sums_known);
+    RUN(sums_flushed);
     RUN(sums_equal_plain_loops);
     RUN(sums_by_careful_loops);
     RUN(sums_growth);
