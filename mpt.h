@@ -3186,18 +3186,14 @@ static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
 {
     mpti_span hull[MPTI_SPANS], now[MPTI_SPANS];
     size_t    i, j;
-    for (j = 0; j < MPTI_SPANS; j++) {
-        hull[j].begin = (uintptr_t)-1;
-        hull[j].end = 0u;
-        hull[j].written = 0;
-    }
+    memset(hull, 0, sizeof hull);
     for (i = 0; i < count; i++) {
         mpti_spans(touch, i, now);
         if (mpti_items_clash(now, hull) && mpti_meets_earlier(now, touch, i))
             return i;
         for (j = 0; j < MPTI_SPANS; j++)
             if (now[j].end) {
-                hull[j].begin = now[j].begin < hull[j].begin ? now[j].begin : hull[j].begin;
+                hull[j].begin = hull[j].end && hull[j].begin < now[j].begin ? hull[j].begin : now[j].begin;
                 hull[j].end = now[j].end > hull[j].end ? now[j].end : hull[j].end;
                 hull[j].written |= now[j].written;
             }
@@ -3307,12 +3303,12 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
 /* Append a tensor, unless `status` is an error already. The list keeps its first error. */
 static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_status status)
 {
-    const mpti_touch one = {t, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
-    const mpti_touch all = {list->item, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
-    const size_t     most = (size_t)-1 / 64u;
-    const size_t     bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
-    mpti_span        now[MPTI_SPANS];
-    mpti_spans(&one, 0, now);
+    const size_t most = (size_t)-1 / 64u;
+    const size_t bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
+    mpti_touch   touch = {t, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
+    mpti_span    now[MPTI_SPANS];
+    mpti_spans(&touch, 0, now);
+    touch.list = list->item;
     if (list->status != MPT_OK)
         status = list->status;
     else if (list->count >= list->capacity)
@@ -3321,7 +3317,7 @@ static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_stat
         status = MPT_E_UNSUPPORTED;
     else if (status == MPT_OK && (bytes >= most || list->bytes >= most ||
                                   mpti_tensor_overlap(t, MPTI_NEEDS_ANY) ||
-                                  mpti_meets_earlier(now, &all, list->count)))
+                                  mpti_meets_earlier(now, &touch, list->count)))
         status = MPT_E_ARG;
     else if (status == MPT_OK) {
         list->item[list->count++] = *t;
@@ -3512,7 +3508,7 @@ static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, cons
         piece.tensor = from.tensor, piece.chunk = from.chunk;
         piece.first = from.first;
         piece.end = from.first + mpti_min(stop - from.first, MPTI_WINDOW * (size_t)MPTI_CHUNK);
-        from.chunk += (piece.end - piece.first + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        from.chunk += mpti_chunks(piece.end - piece.first);
         from.first = piece.end == stop ? 0u : piece.end;
         from.tensor += piece.end == stop;
         if (piece.first < piece.end) {
@@ -3549,11 +3545,11 @@ static size_t mpti_window_cut(mpti_window *w, size_t count, size_t most)
     size_t       parts = 0, load = 0;
     while (at.tensor < count && at.chunk < chunks && parts < MPTI_PARTS) {
         const size_t rest = w->tensors[at.tensor].n - at.first;
-        const size_t room = (most - load + MPTI_CHUNK - 1u) / MPTI_CHUNK;
-        const size_t take = mpti_min(rest, mpti_min(room, chunks - at.chunk) * MPTI_CHUNK);
+        const size_t room = mpti_min(mpti_chunks(most - load), chunks - at.chunk);
+        const size_t take = mpti_min(rest, room * MPTI_CHUNK);
         load += take + MPTI_PER_TENSOR;
         at.first += take;
-        at.chunk += (take + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        at.chunk += mpti_chunks(take);
         if (take == rest)
             at.tensor++, at.first = 0;
         if (load >= most)
@@ -4351,14 +4347,13 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
     if (status != MPT_OK)
         return status;
     mpti_combine_pack(step, values);
-    status = mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
-             reduce(user, values, MPTI_COMBINED) ? MPT_E_DATA : MPT_OK;
-    if (chunks)
-        values[MPTI_COMBINED - 1] = sumsq;
-    if (status != MPT_OK) {
+    if (mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
+        reduce(user, values, MPTI_COMBINED)) {
         step->found_inf = 1u;
         return MPT_E_DATA;
     }
+    if (chunks)
+        values[MPTI_COMBINED - 1] = sumsq;
     mpti_combine_unpack(s, step, values);
     return MPT_OK;
 }
@@ -4496,15 +4491,13 @@ static void mpti_gradient_piece(void *context, const mpti_piece *piece)
 MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float *dst)
 {
     mpt_status   status = !step ? MPT_E_ARG : !mpti_step_is_open(step) ? MPT_E_ORDER : MPT_OK;
-    mpti_span    to, from;
     mpti_getting c;
     if (status == MPT_OK)
         status = mpti_tensors_ok(t, 1, MPT_NEEDS_GRAD, NULL);
     if (status != MPT_OK)
         return status;
-    to = mpti_span_of(dst, t->n * sizeof *dst, 1);
-    from = mpti_span_of(t->grad, t->n * mpti_format_bytes(t->grad_format), 0);
-    if ((t->n && !dst) || mpti_spans_meet(&to, &from))
+    if ((t->n && !dst) ||
+        mpti_meet(dst, t->n * sizeof *dst, t->grad, t->n * mpti_format_bytes(t->grad_format)))
         return MPT_E_ARG;
     c.dst = dst;
     c.factor = mpti_mul(step->grad_factor, step->clip_factor);
@@ -4523,10 +4516,10 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
     if (s->in_use == 3u)
         return "a second check was refused: a record needs all of its gradients in one list";
-    if (s->in_use == 2u && !s->checks && !(step && mpti_was_refused(s, step)))
-        return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale";
     if (step && mpti_was_refused(s, step))
         return "an optimizer's step was refused (status; on a GPU misuse): the next check is refused, too";
+    if (s->in_use == 2u && !s->checks)
+        return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale";
     if (!s->checks || (step && step->update != s->updates + 1u))
         return "mpt_check or mpt_unscale is due: none has read this step's gradients, or it was refused, as "
                "is the one after a refused step of mpt";
@@ -4654,29 +4647,24 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
     uint16_t high[MPTI_TILE] MPTI_ALIGNED, low[MPTI_TILE] MPTI_ALIGNED;
     uint32_t bits[MPTI_TILE] MPTI_ALIGNED;
     float    rest[MPTI_TILE] MPTI_ALIGNED;
-    switch (t->storage) {
-    case MPT_STORE_STOCHASTIC:
+    if (t->storage == MPT_STORE_STOCHASTIC)
         mpti_stochastic_out(tile, t, t->param, t->param_format, first, n, at);
-        return;
-    case MPT_STORE_KAHAN:
+    else if (t->storage == MPT_STORE_KAHAN) {
         mpti_row_store(t->param, t->param_format, first, tile, n);
         (void)mpti_tile_in(rest, t->param, t->param_format, first, n);
         mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
         mpti_row_store(t->extra, t->param_format, first, rest, n);
-        return;
-    case MPT_STORE_SPLIT:
+    } else if (t->storage == MPT_STORE_SPLIT) {
         memcpy(bits, tile, sizeof bits);
         mpti_split_tile(high, low, bits);
         memcpy((uint16_t *)t->param + first, high, n * sizeof *high);
         memcpy((uint16_t *)t->extra + first, low, n * sizeof *low);
-        return;
-    case MPT_STORE_MASTER:     mpti_tile_out(tile, t->master, MPT_F32, first, n); break;
-    case MPT_STORE_NEAREST:
-    case MPT_STORAGE_COUNT:
-    default: break;
+    } else {
+        if (t->storage == MPT_STORE_MASTER)
+            mpti_tile_out(tile, t->master, MPT_F32, first, n);
+        if (t->param)
+            mpti_param_store(t, first, tile, n);
     }
-    if (t->param)
-        mpti_param_store(t, first, tile, n);
 }
 
 /* Does an array of floats overlap an array that holds the weights? */
