@@ -3381,6 +3381,15 @@ static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t
         memmove(dst, (const float *)src + first, n * sizeof *dst);
 }
 
+/* The same, with zeros up to a whole tile. */
+MPTI_NOINLINE static void mpti_tile_load(float *tile, const void *src, mpt_format format, size_t first,
+                                         size_t n)
+{
+    mpti_row_load(tile, src, format, first, n);
+    if (n < MPTI_TILE)
+        memset(tile + n, 0, (MPTI_TILE - n) * sizeof *tile);
+}
+
 MPTI_NOINLINE static void mpti_row_store(void *dst, mpt_format format, size_t first, const float *src,
                                          size_t n)
 {
@@ -3645,26 +3654,25 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 }
 
 // >>M17 implementation: scaler, check, clip -------------------------------------------------------
-MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
-{
+static const struct mpti_dialect_row { const char *name; mpt_scaler_config defaults; } mpti_dialects[] = {
 #define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
-    {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags},
-    static const mpt_scaler_config table[] = {MPT_SCALER_DIALECTS(MPTI_X)};
-#undef MPTI_X
-    static const mpt_scaler_config refused = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u};
-    return (unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? table[dialect] : refused;
-}
-
-MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect)
-{
-    switch ((int)dialect) {
-#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
-    case id: return name;
+    {name, {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags}},
     MPT_SCALER_DIALECTS(MPTI_X)
 #undef MPTI_X
-    default: return "unknown";
-    }
+    {"unknown", {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u}}
+};
+
+static const struct mpti_dialect_row *mpti_dialect(mpt_scaler_dialect d)
+{
+    return &mpti_dialects[(unsigned)d < (unsigned)MPT_SCALER_DIALECT_COUNT ? d : MPT_SCALER_DIALECT_COUNT];
 }
+
+MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
+{
+    return mpti_dialect(dialect)->defaults;
+}
+
+MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect) { return mpti_dialect(dialect)->name; }
 
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_verdict_text, uint32_t, MPT_VERDICTS, "unknown verdict")
 
@@ -3854,9 +3862,7 @@ static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, s
     const size_t take = mpti_min(n, MPTI_TILE);
     float        g[MPTI_TILE];
     unsigned     bad = 0u;
-    if (take < MPTI_TILE)
-        memset(g, 0, sizeof g);
-    mpti_row_load(g, t->grad, t->grad_format, first, take);
+    mpti_tile_load(g, t->grad, t->grad_format, first, take);
     mpti_unscale_tile(tile, g, factor, &bad);
     return take;
 }
@@ -3935,9 +3941,7 @@ static double mpti_check_shifted(mpti_checking *c, const mpt_tensor *t, const si
         const size_t take = mpti_min(n - i, MPTI_TILE);
         float       *last = u;
         unsigned     bad = 0u;
-        mpti_row_load(g, t->grad, t->grad_format, first + i, take);
-        for (j = take; j < MPTI_TILE; j++)
-            g[j] = 0.0f;
+        mpti_tile_load(g, t->grad, t->grad_format, first + i, take);
         mpti_unscale_tile(u, g, stored ? 1.0f : c->factor, &bad);
         if (c->write_back && !stored) {     /* check the values that the array holds in the end */
             void *const to = tensor ? t->grad : kept;
@@ -4015,8 +4019,7 @@ static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t
         }
 #endif
         if (format != MPT_F32 || n - i < MPTI_TILE) {
-            memset(u, 0, sizeof u);
-            mpti_row_load(u, g, format, i, mpti_min(n - i, MPTI_TILE));
+            mpti_tile_load(u, g, format, i, mpti_min(n - i, MPTI_TILE));
             x = u;
         }
         mpti_lanes_tile(lane + i % MPTI_LANES, x, factor);
@@ -4573,16 +4576,14 @@ MPTI_TWICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop, (float *rest, const float
            (rest, w, is_f16))
 
 /* Elements first .. first + n - 1 of an array as floats. Whole tiles of a float array are returned in place;
- * others, one tile at most, in `local`, padded with zeros. If array is NULL, no caller reads the result. */
+ * others in `local`, a last one padded with zeros. If array is NULL, no caller reads the result. */
 static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
 {
     if (!array)
         return local;
     if (format == MPT_F32 && n % MPTI_TILE == 0)
         return (float *)array + first;
-    mpti_row_load(local, array, format, first, n);
-    if (n < MPTI_TILE)
-        memset(local + n, 0, (MPTI_TILE - n) * sizeof *local);
+    mpti_tile_load(local, array, format, first, n);
     return local;
 }
 
@@ -4693,8 +4694,7 @@ static void mpti_weights_piece(void *context, const mpti_piece *piece)
             memcpy(c.dst + first, mpti_weight_in(local, piece->t, first, n), n * sizeof *c.dst);
             continue;
         }
-        memset(local, 0, sizeof local);
-        memcpy(local, c.src + first, n * sizeof *c.src);
+        mpti_tile_load(local, c.src, MPT_F32, first, n);
         mpti_weight_out(local, piece->t, first, n, nowhere);
     }
 }
@@ -5041,26 +5041,25 @@ static void mpti_norms_then(void *context, const mpti_piece *piece)
 /* Two passes over a tensor. norms_tile sums the squares of weights and directions; `factor` makes of these
  * two sums the factor of the update; `along` moves the weights along the directions by that factor. */
 typedef float mpti_factor_fn(double weights, double directions, size_t n, const void *k);
-static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_fn *norms_tile,
-                              mpti_factor_fn *factor, mpti_tile_fn *along, unsigned writes,
-                              mpti_random_at at)
+static void mpti_along_tensor(const mpt_tensor *t, const mpti_pass *step, unsigned reads, unsigned writes,
+                              mpti_tile_fn *norms_tile, mpti_factor_fn *factor, mpti_tile_fn *along)
 {
-    const size_t n = turn->t->n;
-    size_t       slots = 1;
-    mpti_norms   norms;
+    size_t          slots = 1;
+    mpti_norms      norms;
+    mpti_along_turn turn;
     memset(norms.slot, 0, sizeof norms.slot);
-    turn->norms = &norms;
-    turn->pass.reads = reads, turn->pass.writes = 0u;
-    turn->pass.tile = norms_tile;
-    turn->pass.at = at;
-    mpti_pieces(turn->t, 1, mpti_norms_beside, mpti_norms_then, turn);
-    while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < n)
+    memset(&turn, 0, sizeof turn);
+    turn.k = step->k, turn.t = t, turn.norms = &norms;
+    turn.matrix = (size_t)-1;
+    turn.pass = *step;
+    turn.pass.reads = reads, turn.pass.writes = 0u, turn.pass.tile = norms_tile;
+    mpti_pieces(t, 1, mpti_norms_beside, mpti_norms_then, &turn);
+    while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < t->n)
         slots *= 2;
-    turn->factor = factor(mpti_pair_sum(norms.slot[0], slots), mpti_pair_sum(norms.slot[1], slots), n,
-                          turn->k);
-    turn->pass.writes = writes;
-    turn->pass.tile = along;
-    mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, turn);
+    turn.factor = factor(mpti_pair_sum(norms.slot[0], slots), mpti_pair_sum(norms.slot[1], slots), t->n,
+                         turn.k);
+    turn.pass.writes = writes, turn.pass.tile = along;
+    mpti_pieces(t, 1, mpti_turn_piece, NULL, &turn);
 }
 
 /* ---- LAMB, in three passes: the moments; the norms; the update, which computes the directions again ---- */
@@ -5091,15 +5090,12 @@ static float mpti_lamb_far(double weights, double directions, size_t n, const vo
 
 static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
 {
-    mpti_pass       moments = *step;
-    mpti_along_turn turn;
+    mpti_pass moments = *step;
     moments.writes = MPT_NEEDS_M | MPT_NEEDS_V | (step->writes & MPTI_ZEROES);
     moments.tile = mpti_lamb_tile;
     mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
-    memset(&turn, 0, sizeof turn);
-    turn.k = step->k, turn.t = t;
-    mpti_along_tensor(&turn, step->reads & ~MPT_NEEDS_GRAD, mpti_lamb_norms_tile, mpti_lamb_far,
-                      mpti_lamb_along_tile, MPT_NEEDS_WEIGHT, step->at);
+    mpti_along_tensor(t, step, step->reads & ~MPT_NEEDS_GRAD, MPT_NEEDS_WEIGHT, mpti_lamb_norms_tile,
+                      mpti_lamb_far, mpti_lamb_along_tile);
 }
 
 /* ---- Adafactor: the second moments, or their row and column means; the norms; the update ---- */
@@ -5266,25 +5262,21 @@ static float mpti_adafactor_far(double weights, double directions, size_t n, con
 
 static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
 {
-    const unsigned  v = t->columns ? 0u : MPT_NEEDS_V;
-    mpti_pass       moments = *step;
-    mpti_factoring  c;
-    mpti_along_turn turn;
-    c.t = t, c.k = (const mpti_adafactor_k *)step->k;
-    memset(&turn, 0, sizeof turn);
-    turn.k = step->k, turn.t = t, turn.matrix = (size_t)-1;
-    moments.reads = MPT_NEEDS_GRAD | v;
-    moments.writes = v;
-    moments.tile = mpti_adafactor_v_tile;
+    const unsigned v = t->columns ? 0u : MPT_NEEDS_V;
+    mpti_pass      moments = *step;
+    mpti_factoring c;
     if (t->columns) {
         const size_t columns = t->n / mpti_rows(t);
+        c.t = t, c.k = (const mpti_adafactor_k *)step->k;
         (void)MPTI_IN_PARTS(t->n / t->columns, MPTI_FAST_PART / t->columns + 1u, mpti_rows_range, &c);
         (void)MPTI_IN_PARTS(columns, t->n > MPTI_FAST_PART ? MPTI_TILE : columns, mpti_columns_range, &c);
     } else {
+        moments.reads = MPT_NEEDS_GRAD | MPT_NEEDS_V, moments.writes = MPT_NEEDS_V;
+        moments.tile = mpti_adafactor_v_tile;
         mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
     }
-    mpti_along_tensor(&turn, MPTI_NEEDS_STEP | v, mpti_adafactor_norms_tile, mpti_adafactor_far,
-                      mpti_adafactor_along_tile, MPT_NEEDS_WEIGHT | (step->writes & MPTI_ZEROES), step->at);
+    mpti_along_tensor(t, step, MPTI_NEEDS_STEP | v, MPT_NEEDS_WEIGHT | (step->writes & MPTI_ZEROES),
+                      mpti_adafactor_norms_tile, mpti_adafactor_far, mpti_adafactor_along_tile);
 }
 
 /* ---- the calls ---- */
@@ -5297,21 +5289,13 @@ typedef union mpti_any_k {
 
 /* What the pieces or the tensors of one step share. */
 typedef void mpti_tensor_fn(const mpt_tensor *t, const mpti_pass *step);
-typedef struct mpti_stepping {
-    mpti_pass         pass;
-    const mpti_any_k *k;
-    mpti_tensor_fn   *tensor;
-    int               l2;
-} mpti_stepping;
+typedef struct mpti_stepping { mpti_pass pass; mpti_tensor_fn *tensor; } mpti_stepping;
 
 /* The pass for one tensor: `own` gets the constants, with the tensor's own rates. */
-static mpti_pass mpti_step_of(const mpti_stepping *s, const mpt_tensor *t, mpti_any_k *own)
+static mpti_pass mpti_step_of(mpti_pass pass, const mpt_tensor *t, mpti_any_k *own)
 {
-    mpti_pass pass = s->pass;
-    *own = *s->k;
-    own->sgd.rates = mpti_rates_of(s->k->sgd.rates, t);     /* every struct in the union begins with rates */
-    if (s->l2)
-        mpti_rates_l2(&own->sgd.rates);
+    *own = *(const mpti_any_k *)pass.k;
+    own->sgd.rates = mpti_rates_of(own->sgd.rates, t);      /* every struct in the union begins with rates */
     pass.k = own;
     return pass;
 }
@@ -5319,7 +5303,7 @@ static mpti_pass mpti_step_of(const mpti_stepping *s, const mpt_tensor *t, mpti_
 static void mpti_step_piece(void *context, const mpti_piece *piece)
 {
     mpti_any_k own;
-    mpti_pass  pass = mpti_step_of((const mpti_stepping *)context, piece->t, &own);
+    mpti_pass  pass = mpti_step_of(((const mpti_stepping *)context)->pass, piece->t, &own);
     mpti_pass_piece(&pass, piece);
 }
 
@@ -5327,19 +5311,18 @@ static void mpti_step_tensor(void *context, const mpt_tensor *tensors, size_t i)
 {
     const mpti_stepping *const s = (const mpti_stepping *)context;
     mpti_any_k                 own;
-    mpti_pass                  pass = mpti_step_of(s, &tensors[i], &own);
+    mpti_pass                  pass = mpti_step_of(s->pass, &tensors[i], &own);
     pass.at.stream = (uint32_t)i;
     if (tensors[i].n)
         s->tensor(&tensors[i], &pass);
 }
 
-/* One step, by a function for a tile or, where the optimizer has its OWN passes, for a tensor; l2: weight
- * decay is a part of the gradient. All tests come before the first write. Only the first step (*t, the number
- * of steps taken, is 0) tests whether tensors overlap each other; gradients that become 0 are always tested.
- * On found_inf nothing changes but the stage, and gradients that become 0. */
+/* One step, by a function for a tile or, where the optimizer has its OWN passes, for a tensor. All tests come
+ * before the first write. Only the first step (*t, the number of steps taken, is 0) tests whether tensors
+ * overlap each other; gradients that become 0 are always tested. On found_inf nothing changes but the stage,
+ * and gradients that become 0. */
 static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
-                                mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2, const mpti_any_k *k,
-                                uint64_t *t)
+                                mpti_tile_fn *tile, mpti_tensor_fn *tensor, mpti_any_k *k, uint64_t *t)
 {
     mpt_status    status;
     mpti_stepping s;
@@ -5360,9 +5343,9 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     if (step->found_inf)
         return needs & MPTI_ZEROES ? mpt_grads_zero(tensors, count) : MPT_OK;
     s.pass.reads = needs, s.pass.writes = needs & ~MPT_NEEDS_GRAD;
-    s.pass.tile = tile, s.pass.k = NULL, s.pass.strip = MPTI_STRIP;
+    s.pass.tile = tile, s.pass.k = k, s.pass.strip = MPTI_STRIP;
     s.pass.at.step = *t, s.pass.at.stream = 0u;
-    s.k = k, s.tensor = tensor, s.l2 = l2;
+    s.tensor = tensor;
     if (tensor)
         mpti_each_tensor(tensors, count, mpti_step_tensor, &s);
     else
@@ -5371,7 +5354,8 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     return MPT_OK;
 }
 
-/* The step for each struct of hyperparameters: one copy for all optimizers that have the struct. */
+/* The step for each struct of hyperparameters: one copy for all optimizers that have the struct. l2: weight
+ * decay is a part of the gradient. */
 #define MPTI_X(hyper)                                                                               \
     MPTI_NOINLINE static mpt_status mpti_##hyper##_run(                                             \
         mpt_##hyper *o, mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,    \
@@ -5382,7 +5366,9 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
             return MPT_E_ARG;                                                                       \
         memset(&k, 0, sizeof k);                                                                    \
         k.hyper = mpti_##hyper##_consts(o, step);                                                   \
-        return mpti_step_run(step, tensors, count, needs, tile, tensor, l2, &k, &o->t);             \
+        if (l2)                                                                                     \
+            mpti_rates_l2(&k.hyper.rates);                                                          \
+        return mpti_step_run(step, tensors, count, needs, tile, tensor, &k, &o->t);                 \
     }
 MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
@@ -5508,8 +5494,7 @@ static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_for
 {
     float  x[MPTI_TILE];
     size_t i;
-    mpti_row_load(x, src, src_format, 0, n);
-    memset(x + n, 0, sizeof x - n * sizeof *x);
+    mpti_tile_load(x, src, src_format, 0, n);
     for (i = 0; i < n; i += MPTI_FP8_SQUARE)
         mpti_fp8_scale(x + i, scale, &amax);
     if (dst && dst_format == MPT_E4M3)
