@@ -2866,11 +2866,8 @@ MPT_HD void mpti_adamw_weight_1(float *w, float m, float root_of_v, const mpti_a
     *w = mpti_fma(k->rates.minus_lr, mpti_adamw_direction_1(*w, m, root_of_v, k), *w);
 }
 
-/* max(v, least) of numbers >= 0, by bit patterns: the same order, and no fast-math build can flush them. */
-MPT_HD float mpti_at_least(float v, float least)
-{
-    return mpti_f32_bits(v) < mpti_f32_bits(least) ? least : v;
-}
+/* max(v, least) of numbers >= 0 */
+MPT_HD float mpti_at_least(float v, float least) { return mpti_below(v, least) ? least : v; }
 
 /* All three parts. Without AMSGrad the caller sets *v_max to 0. */
 MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, float *v_max, const mpti_adamw_k *k)
@@ -3115,7 +3112,6 @@ static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
 
 /* Addresses of an array, and whether the call writes it. */
 typedef struct mpti_span { uintptr_t begin, end; int written; } mpti_span;
-#define MPTI_SPANS MPTI_ARRAYS
 
 /* What a call touches: a list and, unless NULL, a second list whose gradients it only reads. */
 typedef struct mpti_touch {
@@ -3143,14 +3139,14 @@ static int mpti_spans_meet(const mpti_span *a, const mpti_span *b)
 static int mpti_items_clash(const mpti_span *a, const mpti_span *b)
 {
     size_t i, j;
-    for (i = 0; i < MPTI_SPANS; i++)
-        for (j = 0; j < MPTI_SPANS; j++)
+    for (i = 0; i < MPTI_ARRAYS; i++)
+        for (j = 0; j < MPTI_ARRAYS; j++)
             if ((a[i].written || b[j].written) && mpti_spans_meet(&a[i], &b[j]))
                 return 1;
     return 0;
 }
 
-/* The arrays of tensor i as MPTI_SPANS spans; an array that is not touched has an empty span. */
+/* The arrays of tensor i as MPTI_ARRAYS spans; an array that is not touched has an empty span. */
 static void mpti_spans(const mpti_touch *touch, size_t i, mpti_span *span)
 {
     const unsigned    writes = touch->writes, weight = writes & MPT_NEEDS_WEIGHT;
@@ -3169,7 +3165,7 @@ static void mpti_spans(const mpti_touch *touch, size_t i, mpti_span *span)
 
 static int mpti_meets_earlier(const mpti_span *now, const mpti_touch *touch, size_t count)
 {
-    mpti_span earlier[MPTI_SPANS];
+    mpti_span earlier[MPTI_ARRAYS];
     size_t    i;
     for (i = 0; i < count; i++) {
         mpti_spans(touch, i, earlier);
@@ -3184,14 +3180,14 @@ static int mpti_meets_earlier(const mpti_span *now, const mpti_touch *touch, siz
  * list in order of addresses, up or down, takes one pass, also if each kind of array has its own memory. */
 static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
 {
-    mpti_span hull[MPTI_SPANS], now[MPTI_SPANS];
+    mpti_span hull[MPTI_ARRAYS], now[MPTI_ARRAYS];
     size_t    i, j;
     memset(hull, 0, sizeof hull);
     for (i = 0; i < count; i++) {
         mpti_spans(touch, i, now);
         if (mpti_items_clash(now, hull) && mpti_meets_earlier(now, touch, i))
             return i;
-        for (j = 0; j < MPTI_SPANS; j++)
+        for (j = 0; j < MPTI_ARRAYS; j++)
             if (now[j].end) {
                 hull[j].begin = hull[j].end && hull[j].begin < now[j].begin ? hull[j].begin : now[j].begin;
                 hull[j].end = now[j].end > hull[j].end ? now[j].end : hull[j].end;
@@ -3204,10 +3200,10 @@ static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
 static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
 {
     const mpti_touch touch = {t, NULL, needs, 0u};
-    mpti_span        span[MPTI_SPANS];
+    mpti_span        span[MPTI_ARRAYS];
     size_t           i, j;
     mpti_spans(&touch, 0, span);
-    for (i = 0; i < MPTI_SPANS; i++)
+    for (i = 0; i < MPTI_ARRAYS; i++)
         for (j = 0; j < i; j++)
             if (mpti_spans_meet(&span[i], &span[j]))
                 return "two arrays of this tensor overlap";
@@ -3306,7 +3302,7 @@ static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_stat
     const size_t most = (size_t)-1 / 64u;
     const size_t bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
     mpti_touch   touch = {t, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
-    mpti_span    now[MPTI_SPANS];
+    mpti_span    now[MPTI_ARRAYS];
     mpti_spans(&touch, 0, now);
     touch.list = list->item;
     if (list->status != MPT_OK)
@@ -4365,7 +4361,7 @@ static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *sr
 {
     const mpti_touch touch = {dst, src, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD};
     mpt_status       status = mpti_gradients_ok(dst, count, 0);
-    mpti_span        span[MPTI_SPANS];
+    mpti_span        span[MPTI_ARRAYS];
     size_t           i;
     if (status == MPT_OK)
         status = mpti_gradients_ok(src, count, 0);
@@ -4672,7 +4668,7 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
 static int mpti_weight_meets(const mpt_tensor *t, const float *array)
 {
     const mpti_touch touch = {t, NULL, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT};
-    mpti_span        span[MPTI_SPANS], other[MPTI_SPANS];
+    mpti_span        span[MPTI_ARRAYS], other[MPTI_ARRAYS];
     mpti_spans(&touch, 0, span);
     memset(other, 0, sizeof other);
     other[0] = mpti_span_of(array, t->n * sizeof *array, 1);
@@ -5038,11 +5034,12 @@ static void mpti_norms_then(void *context, const mpti_piece *piece)
     }
 }
 
-/* Two passes over a tensor. norms_tile sums the squares of weights and directions; `factor` makes of these
- * two sums the factor of the update; `along` moves the weights along the directions by that factor. */
+/* Two passes over a tensor. In the first, which writes nothing, `tile` adds to the sums of the squares of
+ * weights and directions; `factor` makes of these two sums the factor of the update; in the second, `tile`
+ * moves the weights along the directions by that factor. */
 typedef float mpti_factor_fn(double weights, double directions, size_t n, const void *k);
 static void mpti_along_tensor(const mpt_tensor *t, const mpti_pass *step, unsigned reads, unsigned writes,
-                              mpti_tile_fn *norms_tile, mpti_factor_fn *factor, mpti_tile_fn *along)
+                              mpti_tile_fn *tile, mpti_factor_fn *factor)
 {
     size_t          slots = 1;
     mpti_norms      norms;
@@ -5052,34 +5049,28 @@ static void mpti_along_tensor(const mpt_tensor *t, const mpti_pass *step, unsign
     turn.k = step->k, turn.t = t, turn.norms = &norms;
     turn.matrix = (size_t)-1;
     turn.pass = *step;
-    turn.pass.reads = reads, turn.pass.writes = 0u, turn.pass.tile = norms_tile;
+    turn.pass.reads = reads, turn.pass.writes = 0u, turn.pass.tile = tile;
     mpti_pieces(t, 1, mpti_norms_beside, mpti_norms_then, &turn);
     while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < t->n)
         slots *= 2;
     turn.factor = factor(mpti_pair_sum(norms.slot[0], slots), mpti_pair_sum(norms.slot[1], slots), t->n,
                          turn.k);
-    turn.pass.writes = writes, turn.pass.tile = along;
+    turn.pass.writes = writes;
     mpti_pieces(t, 1, mpti_turn_piece, NULL, &turn);
 }
 
 /* ---- LAMB, in three passes: the moments; the norms; the update, which computes the directions again ---- */
 
-static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
+static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
 {
     mpti_along_turn *const turn = (mpti_along_turn *)k;
     float                  r[MPTI_TILE] MPTI_ALIGNED;
     (void)g;
     mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
-    mpti_norms_add(turn, w, r);
-}
-
-static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
-{
-    const mpti_along_turn *const turn = (const mpti_along_turn *)k;
-    float                        r[MPTI_TILE] MPTI_ALIGNED;
-    (void)g;
-    mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
-    mpti_along(w, r, turn->factor);
+    if (turn->pass.writes)
+        mpti_along(w, r, turn->factor);
+    else
+        mpti_norms_add(turn, w, r);
 }
 
 static float mpti_lamb_far(double weights, double directions, size_t n, const void *k)
@@ -5094,8 +5085,8 @@ static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
     moments.writes = MPT_NEEDS_M | MPT_NEEDS_V | (step->writes & MPTI_ZEROES);
     moments.tile = mpti_lamb_tile;
     mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
-    mpti_along_tensor(t, step, step->reads & ~MPT_NEEDS_GRAD, MPT_NEEDS_WEIGHT, mpti_lamb_norms_tile,
-                      mpti_lamb_far, mpti_lamb_along_tile);
+    mpti_along_tensor(t, step, step->reads & ~MPT_NEEDS_GRAD, MPT_NEEDS_WEIGHT, mpti_lamb_along_tile,
+                      mpti_lamb_far);
 }
 
 /* ---- Adafactor: the second moments, or their row and column means; the norms; the update ---- */
@@ -5231,15 +5222,6 @@ static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_al
     mpti_over_roots(u, g, turn->t->columns ? moments : v, k);
 }
 
-static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
-{
-    mpti_along_turn *const turn = (mpti_along_turn *)k;
-    float                  u[MPTI_TILE];
-    (void)m;
-    mpti_adafactor_direction(u, g, v, turn);
-    mpti_norms_add(turn, w, u);
-}
-
 static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
 {
     mpti_along_turn *const  turn = (mpti_along_turn *)k;
@@ -5247,6 +5229,10 @@ static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
     float                   u[MPTI_TILE];
     (void)m;
     mpti_adafactor_direction(u, g, v, turn);
+    if (!turn->pass.writes) {
+        mpti_norms_add(turn, w, u);
+        return;
+    }
     mpti_with_decay(u, w, turn->factor, mpti_mul(c->rates.minus_lr, c->rates.decay));
     mpti_along(w, u, 1.0f);
     turn->first += MPTI_TILE;
@@ -5276,7 +5262,7 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
         mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
     }
     mpti_along_tensor(t, step, MPTI_NEEDS_STEP | v, MPT_NEEDS_WEIGHT | (step->writes & MPTI_ZEROES),
-                      mpti_adafactor_norms_tile, mpti_adafactor_far, mpti_adafactor_along_tile);
+                      mpti_adafactor_along_tile, mpti_adafactor_far);
 }
 
 /* ---- the calls ---- */
