@@ -3121,12 +3121,10 @@ typedef struct mpti_touch {
 
 static mpti_span mpti_span_of(const void *array, size_t bytes, int written)
 {
-    mpti_span span = {0u, 0u, 0};
-    if (array && bytes) {
-        span.begin = (uintptr_t)array;
-        span.end = span.begin + bytes;
-        span.written = written;
-    }
+    mpti_span span;
+    span.begin = (uintptr_t)array;
+    span.end = array && bytes ? span.begin + bytes : 0u;        /* 0: empty, it meets none */
+    span.written = written;
     return span;
 }
 
@@ -3812,7 +3810,19 @@ MPTI_NOINLINE static double mpti_pair_sum(double *lane, size_t n)
     return lane[0];
 }
 
-/* These loops run over whole tiles, padded with zeros: compilers vectorize constant counts at -O2. */
+/* A loop over the elements i of a tile, of which there are `copies` (MPTI_TWICE or MPTI_THRICE); `before`
+ * comes first. Such loops run over whole tiles, padded with zeros: compilers vectorize constant counts at
+ * -O2. */
+#define MPTI_TILE_LOOP(copies, name, parameters, arguments, before, ...) \
+    MPTI_INLINE void name##_loop parameters                              \
+    {                                                                    \
+        size_t i;                                                        \
+        before;                                                          \
+        for (i = 0; i < MPTI_TILE; i++)                                  \
+            __VA_ARGS__;                                                 \
+    }                                                                    \
+    copies(name, name##_loop, parameters, arguments)
+
 MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor,
                                    unsigned *bad)
 {
@@ -3822,29 +3832,18 @@ MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RES
         u[j] = mpti_unscale_1(g[j], factor, &found);
     *bad |= found;
 }
-
-MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
-{
-    size_t j;
-    for (j = 0; j < MPTI_TILE; j++)
-        lane[j] = mpti_sumsq_1(lane[j], row[j]);
-}
-
 MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop, (float *u, const float *g, float factor, unsigned *bad),
            (u, g, factor, bad))
+
 /* Not inlined: the call costs no time, and each of three callers would get a copy of the code. */
 MPTI_NOINLINE MPTI_UNUSED static void mpti_sumsq_tile(double *lane, const float *row);
-MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_sumsq_tile, (double *lane, const float *row), (lane, row), (void)0,
+               lane[i] = mpti_sumsq_1(lane[i], row[i]))
 
 /* Squares that are not finite are added too: the caller sees them in the sum of the lanes. */
-MPTI_INLINE void mpti_lanes_loop(float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float factor)
-{
-    size_t j;
-    for (j = 0; j < MPTI_TILE; j++)
-        lane[j] = mpti_add(lane[j], mpti_square_1(mpti_mul(row[j], factor)));
-}
-MPTI_TWICE(mpti_lanes_tile, mpti_lanes_loop, (float *lane, const float *row, float factor),
-           (lane, row, factor))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_lanes_tile,
+               (float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float factor), (lane, row, factor),
+               (void)0, lane[i] = mpti_add(lane[i], mpti_square_1(mpti_mul(row[i], factor))))
 
 static unsigned char *mpti_grad_from(const mpt_tensor *t, size_t first)
 {
@@ -4530,46 +4529,20 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
 // >>M18 implementation: optimizers ----------------------------------------------------------------
 /* ---- weights, wherever they live ---- */
 
-/* Loops over one tile. Split storage works on the bit patterns of floats, with integers only. */
-MPTI_INLINE void mpti_split_loop(uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low,
-                                 const uint32_t *MPTI_RESTRICT w)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_split(w[i], &high[i], &low[i]);
-}
-
-MPTI_INLINE void mpti_unsplit_loop(uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
-                                   const uint16_t *MPTI_RESTRICT low)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_unsplit(high[i], low[i]);
-}
-
-MPTI_INLINE void mpti_kahan_join_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_kahan_join(w[i], rest[i], is_f16);
-}
-
-MPTI_INLINE void mpti_kahan_rest_loop(float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        rest[i] = mpti_kahan_rest(w[i], rest[i], is_f16);
-}
-
-MPTI_THRICE(mpti_split_tile, mpti_split_loop,
-            (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
-            (high, low, w))
-MPTI_THRICE(mpti_unsplit_tile, mpti_unsplit_loop, (uint32_t *w, const uint16_t *high, const uint16_t *low),
-            (w, high, low))
-MPTI_TWICE(mpti_kahan_join_tile, mpti_kahan_join_loop, (float *w, const float *rest, int is_f16),
-           (w, rest, is_f16))
-MPTI_TWICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop, (float *rest, const float *w, int is_f16),
-           (rest, w, is_f16))
+/* Split storage works on the bit patterns of floats, with integers only. */
+MPTI_TILE_LOOP(MPTI_THRICE, mpti_split_tile,
+               (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
+               (high, low, w), (void)0, mpti_split(w[i], &high[i], &low[i]))
+MPTI_TILE_LOOP(MPTI_THRICE, mpti_unsplit_tile,
+               (uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
+                const uint16_t *MPTI_RESTRICT low),
+               (w, high, low), (void)0, w[i] = mpti_unsplit(high[i], low[i]))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_kahan_join_tile,
+               (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16), (w, rest, is_f16),
+               (void)0, w[i] = mpti_kahan_join(w[i], rest[i], is_f16))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_kahan_rest_tile,
+               (float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16), (rest, w, is_f16),
+               (void)0, rest[i] = mpti_kahan_rest(w[i], rest[i], is_f16))
 
 /* Elements first .. first + n - 1 of an array as floats. Whole tiles of a float array are returned in place;
  * others in `local`, a last one padded with zeros. If array is NULL, no caller reads the result. */
@@ -4793,14 +4766,9 @@ MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
             mpti_sgd_1(g[i], &w[i], &m[i], &c);
 }
 
-MPTI_INLINE void mpti_lion_loop MPTI_TILE_PARAMETERS
-{
-    const mpti_lion_k c = *(const mpti_lion_k *)k;
-    size_t            i;
-    (void)v;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_lion_1(g[i], &w[i], &m[i], &c);
-}
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_lion_tile, MPTI_TILE_PARAMETERS, (g, w, m, v, k),
+               const mpti_lion_k c = *(const mpti_lion_k *)k; (void)v,
+               mpti_lion_1(g[i], &w[i], &m[i], &c))
 
 /* The Adam family, in strips of one vector; the processor has several strips in flight at once. */
 MPTI_INLINE void mpti_adamw_loop(const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w,
@@ -4823,13 +4791,9 @@ MPTI_INLINE void mpti_adamw_loop(const float *MPTI_RESTRICT g, float *MPTI_RESTR
 }
 
 /* The first of LAMB's three passes: the moments. */
-MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
-{
-    const mpti_adamw_k c = *(const mpti_adamw_k *)k;
-    size_t             i;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
-}
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_lamb_tile, MPTI_TILE_PARAMETERS, (g, w, m, v, k),
+               const mpti_adamw_k c = *(const mpti_adamw_k *)k,
+               mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c))
 
 MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w,
                                           const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT v,
@@ -4845,20 +4809,13 @@ MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *M
     }
 }
 
-MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_fma(factor, r[i], w[i]);
-}
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_along, (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor),
+               (w, r, factor), (void)0, w[i] = mpti_fma(factor, r[i], w[i]))
 
 MPTI_TWICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_TWICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_ROOTED(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, g, w, m, v, k)
-MPTI_TWICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_ROOTED(mpti_lamb_direction, mpti_lamb_direction_loop,
             (float *r, const float *w, const float *m, const float *v, const mpti_adamw_k *k), r, w, m, v, k)
-MPTI_TWICE(mpti_along, mpti_along_loop, (float *w, const float *r, float factor), (w, r, factor))
 
 /* ---- passes over a tensor ---- */
 
@@ -5091,17 +5048,11 @@ static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
 
 /* ---- Adafactor: the second moments, or their row and column means; the norms; the update ---- */
 
-MPTI_INLINE void mpti_adafactor_v_loop MPTI_TILE_PARAMETERS
-{
-    const mpti_adafactor_k c = *(const mpti_adafactor_k *)k;
-    size_t                 i;
-    (void)w, (void)m;
-    for (i = 0; i < MPTI_TILE; i++) {
-        const float u = mpti_mul(g[i], c.factor);
-        v[i] = mpti_fma(c.fresh, mpti_fma(u, u, mpti_neg(v[i])), v[i]);
-    }
-}
-MPTI_TWICE(mpti_adafactor_v_tile, mpti_adafactor_v_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_adafactor_v_tile, MPTI_TILE_PARAMETERS, (g, w, m, v, k),
+               const mpti_adafactor_k c = *(const mpti_adafactor_k *)k; (void)w; (void)m, {
+                   const float u = mpti_mul(g[i], c.factor);
+                   v[i] = mpti_fma(c.fresh, mpti_fma(u, u, mpti_neg(v[i])), v[i]);
+               })
 
 /* The direction: gradients over the roots of their second moments. */
 MPTI_INLINE void mpti_over_roots_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g,
@@ -5123,15 +5074,9 @@ MPTI_ROOTED(mpti_over_roots, mpti_over_roots_loop,
 
 /* The update, with weight decay, in place of the direction. mpti_along adds it to the weights: in one loop
  * -ffast-math would add the decay last, with a rounding of its own. */
-MPTI_INLINE void mpti_with_decay_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT w, float factor,
-                                      float decay)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        u[i] = mpti_fma(decay, w[i], mpti_mul(factor, u[i]));
-}
-MPTI_TWICE(mpti_with_decay, mpti_with_decay_loop, (float *u, const float *w, float factor, float decay),
-           (u, w, factor, decay))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_with_decay,
+               (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT w, float factor, float decay),
+               (u, w, factor, decay), (void)0, u[i] = mpti_fma(decay, w[i], mpti_mul(factor, u[i])))
 
 /* Row and column means of the squared gradients, in double. Element j of a row adds to lane j mod 256, and
  * lanes are added in pairs; a column is added from its first row to its last. */
