@@ -796,15 +796,14 @@ typedef struct mpt_adafactor {
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_adafactor;
 
-/* mpt_adafactor_defaults -- lr 1e-2, eps1 2^-23, eps2 1e-3, clip 1, no weight decay. */
-MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
-
 /* mpt_adamw_defaults ... -- AdamW: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01; Adam the same
- * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no decay. No steps taken. */
+ * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no decay; Adafactor: lr 1e-2,
+ * eps1 2^-23, eps2 1e-3, clip 1, no decay. No steps taken. */
 MPT_DEF mpt_adamw mpt_adamw_defaults(void);
 MPT_DEF mpt_adam mpt_adam_defaults(void);
 MPT_DEF mpt_lamb mpt_lamb_defaults(void);
 MPT_DEF mpt_lion mpt_lion_defaults(void);
+MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
 
 /* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights in the storage of
  * each tensor, write the low-precision copies. LAMB, for its norms, reads three times, Adafactor four. If
@@ -1041,7 +1040,7 @@ typedef struct mpt_memory {
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
                                      mpt_memory *report);
 
-/* To see what any format does to your numbers, in floats (no memory is saved): mpt_quantize_n of mpt_half.h */
+/* To see what any format does to your numbers (no memory is saved), use mpt_quantize_n of mpt_half.h. */
 
 // >>M9 range report -------------------------------------------------------------------------------
 #ifndef MPT_NO_REPORTS
@@ -2105,12 +2104,11 @@ MPT_HD float mpti_neg(float a) { return -a; }
 MPT_HD int mpti_is_nonzero64(double a) { return (mpti_f64_bits(a) << 1) != 0u; }
 MPT_HD int mpti_is_nonzero(float a) { return (mpti_f32_bits(a) & 0x7fffffffu) != 0u; }
 
-/* The tree by which every sum of squares is added, in a fixed order. Element i of a chunk adds to lane
- * i mod MPTI_LANES, in order of i; the lanes of a chunk are added in adjacent pairs; the sum of chunk c of
- * the list adds to slot c mod MPTI_SLOTS, in order of c; the slots are added in adjacent pairs. So threads,
- * vector width and grid size cannot change the result. On the GPU a block is 256 threads of 8 lanes each. All
- * sums are double, but in the gradient check the lanes and the sums of 8 adjacent lanes are float, since most
- * GPUs have very little double arithmetic. */
+/* The tree by which every sum of squares is added. Element i of a chunk adds to lane i mod MPTI_LANES, in
+ * order of i; the lanes of a chunk are added in adjacent pairs; the sum of chunk c of the list adds to slot
+ * c mod MPTI_SLOTS, in order of c; the slots are added in adjacent pairs. So threads, vector width and grid
+ * size cannot change the result. On the GPU a block is 256 threads of 8 lanes each. All sums are double, but
+ * in the check the lanes and the sums of 8 adjacent lanes are float: most GPUs have very few double units. */
 #define MPTI_LANES 2048
 #define MPTI_CHUNK 16384
 #define MPTI_SLOTS 256
@@ -2594,9 +2592,8 @@ MPT_HD int mpti_begin_update(mpt_scaler *s)
     return may;
 }
 
-/* A caller that ignores the status of a refused check must not step on scaled gradients: found_inf makes the
- * step skip them, and mpt_scaler_update refuses: without checks, or since a second one was refused, such as
- * that of another list. (But where an update is missing, the second one reads a new step's gradients.) */
+/* See the errors of mpt_check: mpt_scaler_update refuses without checks, or since a second one was refused,
+ * such as that of another list. (But where an update is missing, it reads a new step's gradients.) */
 MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step)
 {
     const int second = s && mpti_is_second_check(s, step);
@@ -2765,9 +2762,8 @@ MPTI_HD_CALL double mpti_powi(double base, uint64_t t)
     return r;
 }
 
-/* The constants of step t = o->t + 1. v_factor and eps contain the bias corrections of both moments:
- * (m / bias1) / (sqrt(v / bias2) + eps) = m / (sqrt(v) * v_factor + eps * bias1). eps * bias1 is kept at
- * FLT_MIN or more, so that it is above 0. */
+/* The constants of step t = o->t + 1. v_factor and eps contain the bias corrections of both moments: (m /
+ * bias1) / (sqrt(v / bias2) + eps) = m / (sqrt(v) * v_factor + eps * bias1), the latter at least FLT_MIN. */
 MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
 {
     const double bias1 = 1.0 - mpti_powi(mpti_to_f64(o->beta1), o->t + 1u);
@@ -2878,8 +2874,7 @@ MPT_HD void mpti_rates_l2(mpti_rates *r)
     r->decay = 0.0f;
 }
 
-/* LAMB: the factor of the direction in the update, from the squared norms of weights and directions. The
- * directions are those of the moments as stored. */
+/* LAMB: the factor of the update, from squared norms of weights and directions (of the moments as stored). */
 MPT_HD float mpti_lamb_factor(double w_sumsq, double r_sumsq, const mpti_adamw_k *k)
 {
     if (!(w_sumsq > 0.0) || !(r_sumsq > 0.0))
@@ -3799,9 +3794,8 @@ MPTI_NOINLINE static double mpti_pair_sum(double *lane, size_t n)
     return lane[0];
 }
 
-/* A loop over the elements i of a tile, of which there are `copies` (MPTI_TWICE or MPTI_THRICE); `before`
- * comes first. Such loops run over whole tiles, padded with zeros: compilers vectorize constant counts at
- * -O2. */
+/* A loop over the elements i of a tile, in `copies` (MPTI_TWICE or MPTI_THRICE), after `before`. Tiles are
+ * whole, padded with zeros: compilers vectorize constant counts at -O2. */
 #define MPTI_TILE_LOOP(copies, name, parameters, arguments, before, ...) \
     MPTI_INLINE void name##_loop parameters                              \
     {                                                                    \
@@ -4168,8 +4162,7 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
     return 1;
 }
 
-/* Sum the chunks, and write back those without bad elements. Bad elements must be recorded in order: with
- * threads that is left to mpti_check_piece. */
+/* Sum chunks, write good ones back. With threads bad elements wait for mpti_check_piece, to be in order. */
 static void mpti_check_beside(void *context, const mpti_piece *piece)
 {
     mpti_checking *const c = (mpti_checking *)context;
@@ -4734,8 +4727,7 @@ MPTI_INLINE void mpti_prefetch(const void *array, size_t first, size_t bytes)
     (void)array, (void)first, (void)bytes;
 }
 
-/* Prefetches the next tile of w: saves a tenth of the time if arrays are not in cache. The Adam family, with
- * more arrays and more arithmetic, would lose an eighth by it. */
+/* Prefetches the next tile of w: out of cache a tenth faster. The Adam family would lose an eighth by it. */
 MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
 {
     const mpti_sgd_k c = *(const mpti_sgd_k *)k;
@@ -4974,9 +4966,8 @@ static void mpti_norms_then(void *context, const mpti_piece *piece)
     }
 }
 
-/* Two passes over a tensor. In the first, which writes nothing, `tile` adds to the sums of the squares of
- * weights and directions; `factor` makes of these two sums the factor of the update; in the second, `tile`
- * moves the weights along the directions by that factor. */
+/* Two passes over a tensor. In the first, which writes nothing, `tile` sums squares of weights and of
+ * directions; `factor` makes a factor of both sums; in the second, `tile` moves weights along directions. */
 typedef float mpti_factor_fn(double weights, double directions, size_t n, const void *k);
 static void mpti_along_tensor(const mpt_tensor *t, const mpti_pass *step, unsigned reads, unsigned writes,
                               mpti_tile_fn *tile, mpti_factor_fn *factor)
@@ -5232,9 +5223,8 @@ static void mpti_step_tensor(void *context, const mpt_tensor *tensors, size_t i)
 }
 
 /* One step, by a function for a tile or, where the optimizer has its OWN passes, for a tensor. All tests come
- * before the first write. Only the first step (*t, the number of steps taken, is 0) tests whether tensors
- * overlap each other; gradients that become 0 are always tested. On found_inf nothing changes but the stage,
- * and gradients that become 0. */
+ * before the first write. Overlaps of tensors are tested in the first step (*t is 0), those of gradients that
+ * become 0 in each. On found_inf nothing changes but the stage and such gradients. */
 static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
                                 mpti_tile_fn *tile, mpti_tensor_fn *tensor, mpti_any_k *k, uint64_t *t)
 {
@@ -5401,39 +5391,39 @@ MPTI_INLINE void mpti_fp8_scale_loop(float *x, float scale, uint32_t *amax)
 }
 MPTI_TWICE(mpti_fp8_scale, mpti_fp8_scale_loop, (float *x, float scale, uint32_t *amax), (x, scale, amax))
 
+#define MPTI_FP8_ROWS (MPTI_FAST_PART / MPTI_FP8_SQUARE)
+
+typedef struct mpti_fp8_work {
+    const void    *from;
+    unsigned char *to, *flipped;
+    size_t         rows, cols;
+    mpt_format     to_format, from_format;
+    float          scale;
+    uint32_t       most[MPTI_PARTS];
+} mpti_fp8_work;
+
 /* Convert n elements, at most MPTI_TILE.  Returns: amax, a bit pattern, raised to their largest |x|. */
-static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_format src_format,
-                               const void *src, size_t n, float scale, uint32_t amax)
+static uint32_t mpti_fp8_tile(const mpti_fp8_work *w, unsigned char *dst, size_t first, size_t n,
+                              uint32_t amax)
 {
     float  x[MPTI_TILE];
     size_t i;
-    mpti_tile_load(x, src, src_format, 0, n);
+    mpti_tile_load(x, w->from, w->from_format, first, n);
     for (i = 0; i < n; i += MPTI_FP8_SQUARE)
-        mpti_fp8_scale(x + i, scale, &amax);
-    if (dst && dst_format == MPT_E4M3)
+        mpti_fp8_scale(x + i, w->scale, &amax);
+    if (dst && w->to_format == MPT_E4M3)
         (void)mpt_e4m3_from_f32_sat_n((mpt_e4m3 *)(void *)dst, x, n);
     else if (dst)
         (void)mpt_e5m2_from_f32_sat_n((mpt_e5m2 *)(void *)dst, x, n);
     return amax;
 }
 
-#define MPTI_FP8_ROWS (MPTI_FAST_PART / MPTI_FP8_SQUARE)
-
-typedef struct mpti_fp8_work {
-    const unsigned char *from;
-    unsigned char       *to, *flipped;
-    size_t               rows, cols;
-    mpt_format           to_format, from_format;
-    float                scale;
-    uint32_t             most[MPTI_PARTS];
-} mpti_fp8_work;
-
 /* Elements begin .. end of the only row; with a transpose, rows begin .. end, square by square. */
 static void mpti_fp8_range(void *context, size_t part, size_t begin, size_t end)
 {
     mpti_fp8_work *const w = (mpti_fp8_work *)context;
     const size_t         side = w->flipped ? MPTI_FP8_SQUARE : MPTI_TILE;
-    const size_t         size = mpti_format_bytes(w->from_format), columns = w->flipped ? w->cols : end;
+    const size_t         columns = w->flipped ? w->cols : end;
     unsigned char        square[MPTI_FP8_SQUARE][MPTI_FP8_SQUARE];
     uint32_t             most = 0u;
     size_t               i, j, r, c;
@@ -5442,8 +5432,7 @@ static void mpti_fp8_range(void *context, size_t part, size_t begin, size_t end)
             const size_t high = mpti_min(w->rows - i, MPTI_FP8_SQUARE), wide = mpti_min(columns - j, side);
             for (r = 0; r < high; r++) {
                 const size_t at = (i + r) * w->cols + j;
-                most = mpti_fp8_tile(w->to_format, w->flipped ? square[r] : w->to ? w->to + at : w->to,
-                                     w->from_format, w->from + at * size, wide, w->scale, most);
+                most = mpti_fp8_tile(w, w->flipped ? square[r] : w->to ? w->to + at : NULL, at, wide, most);
                 if (w->flipped && w->to)
                     memcpy(w->to + at, square[r], wide);
             }
@@ -5463,7 +5452,7 @@ static mpt_status mpti_fp8_encode(mpt_format dst_format, void *to, void *flipped
         return MPT_E_UNSUPPORTED;
     if (bad)
         return MPT_E_ARG;
-    w.from = (const unsigned char *)src, w.to = (unsigned char *)to, w.flipped = (unsigned char *)flipped;
+    w.from = src, w.to = (unsigned char *)to, w.flipped = (unsigned char *)flipped;
     w.rows = rows, w.cols = cols, w.to_format = dst_format, w.from_format = src_format;
     w.scale = scale ? *scale : 1.0f;
     parts = MPTI_IN_PARTS(flipped ? rows : cols,
@@ -5617,8 +5606,7 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
               !(s->stage & ~(3u | (uint32_t)MPT_STAGE_REFUSED)));
 }
 
-/* Walk an optimizer: `hyper` bytes of 32-bit hyperparameters, then the 64-bit count of its steps.
- * Returns: the struct whose values the caller must check now, or NULL. */
+/* Walk `hyper` bytes of 32-bit words, then the count of steps. Returns the struct to check now, or NULL. */
 MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size_t hyper)
 {
     mpti_walk_fact(w, o != NULL);
