@@ -725,8 +725,7 @@ typedef enum mpt_optimizer {
 
 typedef struct mpt_optimizer_info {
     const char *name;           /* "adamw" */
-    /* MPT_NEEDS_* of each tensor, for mpt_tensors_validate and mpt_memory_report */
-    unsigned    needs;
+    unsigned    needs;          /* MPT_NEEDS_*, for mpt_tensors_validate and mpt_memory_report */
     int         on_device;      /* nonzero: mpt_cuda.h has it */
 } mpt_optimizer_info;
 
@@ -3201,27 +3200,25 @@ static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
 /* What every call that takes a list tests every time: each tensor by itself. fault may be NULL. */
 static mpt_status mpti_tensors_ok(const mpt_tensor *tensors, size_t count, unsigned needs, mpt_fault *fault)
 {
-    mpt_fault  found = {0, NULL};
-    mpt_status status = MPT_OK;
-    size_t     i;
-    if (mpti_no_array(tensors, count, sizeof *tensors)) {
-        found.why = "the tensor list is NULL, or too long for any array";
-        status = MPT_E_ARG;
+    mpt_fault        unread;
+    mpt_fault *const f = fault ? fault : &unread;
+    size_t           i;
+    f->tensor = 0;
+    f->why = "the tensor list is NULL, or too long for any array";
+    if (mpti_no_array(tensors, count, sizeof *tensors))
+        return MPT_E_ARG;
+    for (i = 0; i < count; i++) {
+        f->tensor = i;
+        if ((f->why = mpti_tensor_missing(&tensors[i], needs)) != NULL)
+            return MPT_E_ARG;
+        if ((f->why = mpti_tensor_unsupported(&tensors[i], needs)) != NULL)
+            return MPT_E_UNSUPPORTED;
+        if ((f->why = mpti_tensor_overlap(&tensors[i], needs)) != NULL)
+            return MPT_E_ARG;
     }
-    for (i = 0; i < count && status == MPT_OK; i++) {
-        found.tensor = i;
-        if ((found.why = mpti_tensor_missing(&tensors[i], needs)) != NULL)
-            status = MPT_E_ARG;
-        else if ((found.why = mpti_tensor_unsupported(&tensors[i], needs)) != NULL)
-            status = MPT_E_UNSUPPORTED;
-        else if ((found.why = mpti_tensor_overlap(&tensors[i], needs)) != NULL)
-            status = MPT_E_ARG;
-    }
-    if (fault) {
-        fault->tensor = found.why ? found.tensor : 0;
-        fault->why = found.why;
-    }
-    return status;
+    f->tensor = 0;
+    f->why = NULL;
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
@@ -3971,41 +3968,8 @@ MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, const unsigned char
     }
     MPTI_NARROW();
 }
-#endif
 
-/* The same sum, for a chunk without bad elements. */
-static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t n, float factor, int back)
-{
-    const size_t lanes = mpti_lane_count(n);
-    float        lane[MPTI_LANES], u[MPTI_TILE];
-    size_t       i;
-    (void)back;         /* without AVX2 16-bit gradients that are written back take the reference */
-    memset(lane, 0, lanes * sizeof *lane);
-    for (i = 0; i < n; i += MPTI_TILE) {
-        const float *x = (const float *)(const void *)g + i;
-#if MPTI_X86
-        if (format != MPT_F32 && mpti_path() >= MPTI_PATH_AVX2) {
-            const unsigned char *tile = g + 2 * i;
-            uint16_t             rest[MPTI_TILE];
-            if (n - i < MPTI_TILE) {
-                mpti_codes_in(rest, g, i, n - i);
-                tile = (const unsigned char *)rest;
-            }
-            mpti_lanes_16_avx2(lane + i % MPTI_LANES, tile, format, factor, back);
-            continue;
-        }
-#endif
-        if (format != MPT_F32 || n - i < MPTI_TILE) {
-            mpti_tile_load(u, g, format, i, mpti_min(n - i, MPTI_TILE));
-            x = u;
-        }
-        mpti_lanes_tile(lane + i % MPTI_LANES, x, factor);
-    }
-    return mpti_lanes_sum(lane, lanes);
-}
-
-#if MPTI_X86
-/* The same with AVX-512, at the speed of memory. */
+/* The same sum with AVX-512, at the speed of memory, for a chunk without bad elements. */
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_ps_512, mpti_v16, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_even_ps_512, mpti_v16, "vshufps {$0x88, %2, %1, %0|%0, %1, %2, 0x88}")
@@ -4123,17 +4087,45 @@ MPTI_NOINLINE static void mpti_grads_scale(const mpt_tensor *t, size_t first, si
     }
 }
 
+/* The sum of squares of a chunk without bad elements, each times a factor; `back`: as it is written back. */
 MPTI_NOINLINE static double mpti_sum_of(const mpt_tensor *t, size_t first, size_t n, float factor, int back)
 {
     const unsigned char *const g = mpti_grad_from(t, first);
+    const mpt_format           format = t->grad_format;
+    const size_t               lanes = mpti_lane_count(n);
+    float                      lane[MPTI_LANES], u[MPTI_TILE];
+    size_t                     i;
 #if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX512) {
+    const int path = mpti_path();
+    if (path >= MPTI_PATH_AVX512) {
         double sum[MPTI_LANES / 16] = {0.0};
-        mpti_check_512(sum, g, t->grad_format, n, factor, back);
+        mpti_check_512(sum, g, format, n, factor, back);
         return mpti_pair_sum(sum, MPTI_LANES / 16);
     }
 #endif
-    return mpti_check_tiles(g, t->grad_format, n, factor, back);
+    (void)back;         /* without AVX2 16-bit gradients that are written back take the reference */
+    memset(lane, 0, lanes * sizeof *lane);
+    for (i = 0; i < n; i += MPTI_TILE) {
+        const float *x = (const float *)(const void *)g + i;
+#if MPTI_X86
+        if (format != MPT_F32 && path >= MPTI_PATH_AVX2) {
+            const unsigned char *tile = g + 2 * i;
+            uint16_t             rest[MPTI_TILE];
+            if (n - i < MPTI_TILE) {
+                mpti_codes_in(rest, g, i, n - i);
+                tile = (const unsigned char *)rest;
+            }
+            mpti_lanes_16_avx2(lane + i % MPTI_LANES, tile, format, factor, back);
+            continue;
+        }
+#endif
+        if (format != MPT_F32 || n - i < MPTI_TILE) {
+            mpti_tile_load(u, g, format, i, mpti_min(n - i, MPTI_TILE));
+            x = u;
+        }
+        mpti_lanes_tile(lane + i % MPTI_LANES, x, factor);
+    }
+    return mpti_lanes_sum(lane, lanes);
 }
 
 /* Check a chunk the fast way. Returns nonzero, with the sum, and with the gradients written back if asked, if
@@ -5020,7 +5012,7 @@ static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
                       mpti_lamb_far);
 }
 
-/* ---- Adafactor: the second moments, or their row and column means; the norms; the update ---- */
+/* ---- Adafactor: the second moments, or their row and column means; the norms; the update, from them ---- */
 
 MPTI_TILE_LOOP(MPTI_TWICE, mpti_adafactor_v_tile, MPTI_TILE_PARAMETERS, (g, w, m, v, k),
                const mpti_adafactor_k c = *(const mpti_adafactor_k *)k; (void)w; (void)m, {
@@ -5131,23 +5123,15 @@ static void mpti_factors_tile(float *v, mpti_along_turn *turn)
     }
 }
 
-/* The direction of a tile into u, from second moments that are up to date: v or, with columns, the means. */
-static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_along_turn *turn)
-{
-    const mpti_adafactor_k *const k = (const mpti_adafactor_k *)turn->k;
-    float                         moments[MPTI_TILE] = {0.0f};
-    if (turn->t->columns)
-        mpti_factors_tile(moments, turn);
-    mpti_over_roots(u, g, turn->t->columns ? moments : v, k);
-}
-
 static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
 {
     mpti_along_turn *const  turn = (mpti_along_turn *)k;
     const mpti_adafactor_k *c = (const mpti_adafactor_k *)turn->k;
-    float                   u[MPTI_TILE];
+    float                   u[MPTI_TILE], means[MPTI_TILE] = {0.0f};
     (void)m;
-    mpti_adafactor_direction(u, g, v, turn);
+    if (turn->t->columns)
+        mpti_factors_tile(means, turn);
+    mpti_over_roots(u, g, turn->t->columns ? means : v, c);
     if (!turn->pass.writes) {
         mpti_norms_add(turn, w, u);
         return;
