@@ -3635,26 +3635,19 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 }
 
 // >>M17 implementation: scaler, check, clip -------------------------------------------------------
-static const struct mpti_dialect_row { const char *name; mpt_scaler_config defaults; } mpti_dialects[] = {
-#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
-    {name, {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags}},
-    MPT_SCALER_DIALECTS(MPTI_X)
-#undef MPTI_X
-    {"unknown", {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u}}
-};
-
-static const struct mpti_dialect_row *mpti_dialect(mpt_scaler_dialect d)
-{
-    return &mpti_dialects[(unsigned)d < (unsigned)MPT_SCALER_DIALECT_COUNT ? d : MPT_SCALER_DIALECT_COUNT];
-}
-
 MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
 {
-    return mpti_dialect(dialect)->defaults;
+#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
+    {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags},
+    static const mpt_scaler_config table[] = {
+        MPT_SCALER_DIALECTS(MPTI_X) {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u}};
+#undef MPTI_X
+    return table[(unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? dialect : MPT_SCALER_DIALECT_COUNT];
 }
 
-MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect) { return mpti_dialect(dialect)->name; }
-
+#define MPTI_DIALECT_NAME(id, name, ...) name,
+#define MPTI_DIALECT_NAMES(X) MPT_SCALER_DIALECTS(MPTI_DIALECT_NAME)
+MPT_DEF MPTI_TEXT_OF_ROW(mpt_scaler_name, mpt_scaler_dialect, MPTI_DIALECT_NAMES, "unknown")
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_verdict_text, uint32_t, MPT_VERDICTS, "unknown verdict")
 
 /* The limits are finite, 0 where there is none, and the floor is not above the cap. */
@@ -4515,7 +4508,7 @@ MPTI_TILE_LOOP(MPTI_TWICE, mpti_kahan_rest_tile,
 
 /* Elements first .. first + n - 1 of an array as floats. Whole tiles of a float array are returned in place;
  * others in `local`, a last one padded with zeros. If array is NULL, no caller reads the result. */
-static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
+MPTI_NOINLINE static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
 {
     if (!array)
         return local;
