@@ -4539,10 +4539,10 @@ static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, si
         memcpy(local, bits, sizeof bits);
         return local;
     }
-    (void)mpti_tile_in(local, t->param, t->param_format, first, n);
+    mpti_tile_load(local, t->param, t->param_format, first, n);
     if (t->storage == MPT_STORE_KAHAN) {
         float rest[MPTI_TILE] MPTI_ALIGNED;
-        (void)mpti_tile_in(rest, t->extra, t->param_format, first, n);
+        mpti_tile_load(rest, t->extra, t->param_format, first, n);
         mpti_kahan_join_tile(local, rest, t->param_format == MPT_F16);
     }
     return local;
@@ -4583,7 +4583,7 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
         mpti_stochastic_out(tile, t, t->param, t->param_format, first, n, at);
     else if (t->storage == MPT_STORE_KAHAN) {
         mpti_row_store(t->param, t->param_format, first, tile, n);
-        (void)mpti_tile_in(rest, t->param, t->param_format, first, n);
+        mpti_tile_load(rest, t->param, t->param_format, first, n);
         mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
         mpti_row_store(t->extra, t->param_format, first, rest, n);
     } else if (t->storage == MPT_STORE_SPLIT) {
