@@ -279,9 +279,8 @@ MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t part
  *   t    in/out  needs its weight; mpt_weights_set also writes param beside a master
  *   src  in      [n]; may be an FP32 param itself, which a file was read into: then the master follows it
  *   dst  out     [n]
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
- * Exact: master and split hold every number exactly (NaNs become quiet), Kahan all but the last bits.
- * Threads: one caller per tensor. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing written.  Threads: one caller per tensor.
+ * Exact: master and split hold every number exactly (NaNs become quiet), Kahan all but the last bits. */
 MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src);
 MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
 
@@ -444,8 +443,7 @@ typedef enum mpt_scaler_verdict {
     MPT_VERDICT_COUNT
 } mpt_scaler_verdict;
 
-/* mpt_verdict_text -- one English sentence for a verdict; "unknown verdict" for anything else.
- * Returns: a static string.  Threads: any. */
+/* mpt_verdict_text -- an English sentence, a static string; "unknown verdict" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
 
 /* The default dialect, mpt, cannot get stuck. All its scales are powers of two in [min_scale, max_scale]. Not
@@ -661,8 +659,7 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
  *   dst  in/out  [count]; each needs grad
  *   src  in      [count]; the same sizes; formats may differ
  * Returns: MPT_OK.  Errors: MPT_E_ARG (also where a sum overlaps anything else), MPT_E_UNSUPPORTED; then
- * nothing is changed.  Exact: one FP32 addition, rounded to the format of dst.
- * Threads: one caller per list. */
+ * nothing is changed.  Exact: one FP32 sum, rounded to the format of dst.  Threads: one caller per list. */
 MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count);
 
 /* mpt_grads_zero -- set all gradients to 0, before a backward pass that adds to them. Optimizer steps do it
@@ -675,8 +672,7 @@ MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count);
  *   max_norm  in  above 0; finite
  * A bad step keeps factor 1: it is skipped anyway, and so Inf / Inf cannot make a NaN.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step. A refused clip
- * acts as a refused step: the step is refused, too, and the next update tells.
- * Source: Pascanu et al. 2013, section 3.2. */
+ * makes the step be refused, too, and the next update tells.  Source: Pascanu et al. 2013, section 3.2. */
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
 
 /* mpt_clip_apply -- change gradients that mpt_unscale wrote back, for optimizers of your own: multiply them
@@ -729,8 +725,7 @@ typedef enum mpt_optimizer {
 
 typedef struct mpt_optimizer_info {
     const char *name;           /* "adamw" */
-    /* MPT_NEEDS_* of each tensor, for mpt_tensors_validate and mpt_memory_report */
-    unsigned    needs;
+    unsigned    needs;          /* MPT_NEEDS_*, for mpt_tensors_validate and mpt_memory_report */
     int         on_device;      /* nonzero: mpt_cuda.h has it */
 } mpt_optimizer_info;
 
@@ -800,15 +795,14 @@ typedef struct mpt_adafactor {
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_adafactor;
 
-/* mpt_adafactor_defaults -- lr 1e-2, eps1 2^-23, eps2 1e-3, clip 1, no weight decay. */
-MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
-
 /* mpt_adamw_defaults ... -- AdamW: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01; Adam the same
- * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no decay. No steps taken. */
+ * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no decay; Adafactor: lr 1e-2,
+ * eps1 2^-23, eps2 1e-3, clip 1, no decay. No steps taken. */
 MPT_DEF mpt_adamw mpt_adamw_defaults(void);
 MPT_DEF mpt_adam mpt_adam_defaults(void);
 MPT_DEF mpt_lamb mpt_lamb_defaults(void);
 MPT_DEF mpt_lion mpt_lion_defaults(void);
+MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
 
 /* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights in the storage of
  * each tensor, write the low-precision copies. LAMB, for its norms, reads three times, Adafactor four. If
@@ -1049,8 +1043,7 @@ typedef struct mpt_memory {
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
                                      mpt_memory *report);
 
-/* To emulate any format in float arrays, use mpt_quantize_n of mpt_half.h: it shows what a format does to
- * your numbers, but saves no memory. */
+/* To see what any format does to your numbers (no memory is saved), use mpt_quantize_n of mpt_half.h. */
 
 // >>M9 range report -------------------------------------------------------------------------------
 #ifndef MPT_NO_REPORTS
@@ -2112,12 +2105,11 @@ MPT_HD float mpti_neg(float a) { return -a; }
 MPT_HD int mpti_is_nonzero64(double a) { return (mpti_f64_bits(a) << 1) != 0u; }
 MPT_HD int mpti_is_nonzero(float a) { return (mpti_f32_bits(a) & 0x7fffffffu) != 0u; }
 
-/* The tree by which every sum of squares is added, in a fixed order. Element i of a chunk adds to lane
- * i mod MPTI_LANES, in order of i; the lanes of a chunk are added in adjacent pairs; the sum of chunk c of
- * the list adds to slot c mod MPTI_SLOTS, in order of c; the slots are added in adjacent pairs. So threads,
- * vector width and grid size cannot change the result. On the GPU a block is 256 threads of 8 lanes each. All
- * sums are double, but in the gradient check the lanes and the sums of 8 adjacent lanes are float, since most
- * GPUs have very little double arithmetic. */
+/* The tree by which every sum of squares is added. Element i of a chunk adds to lane i mod MPTI_LANES, in
+ * order of i; the lanes of a chunk are added in adjacent pairs; the sum of chunk c of the list adds to slot
+ * c mod MPTI_SLOTS, in order of c; the slots are added in adjacent pairs. So threads, vector width and grid
+ * size cannot change the result. On the GPU a block is 256 threads of 8 lanes each. All sums are double, but
+ * in the check the lanes and the sums of 8 adjacent lanes are float: most GPUs have very few double units. */
 #define MPTI_LANES 2048
 #define MPTI_CHUNK 16384
 #define MPTI_SLOTS 256
@@ -2601,9 +2593,8 @@ MPT_HD int mpti_begin_update(mpt_scaler *s)
     return may;
 }
 
-/* A caller that ignores the status of a refused check must not step on scaled gradients: found_inf makes the
- * step skip them, and mpt_scaler_update refuses: without checks, or since a second one was refused, such as
- * that of another list. (But where an update is missing, the second one reads a new step's gradients.) */
+/* See the errors of mpt_check: mpt_scaler_update refuses without checks, or since a second one was refused,
+ * such as that of another list. (But where an update is missing, it reads a new step's gradients.) */
 MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step)
 {
     const int second = s && mpti_is_second_check(s, step);
@@ -2772,9 +2763,8 @@ MPTI_HD_CALL double mpti_powi(double base, uint64_t t)
     return r;
 }
 
-/* The constants of step t = o->t + 1. v_factor and eps contain the bias corrections of both moments:
- * (m / bias1) / (sqrt(v / bias2) + eps) = m / (sqrt(v) * v_factor + eps * bias1). eps * bias1 is kept at
- * FLT_MIN or more, so that it is above 0. */
+/* The constants of step t = o->t + 1. v_factor and eps contain the bias corrections of both moments: (m /
+ * bias1) / (sqrt(v / bias2) + eps) = m / (sqrt(v) * v_factor + eps * bias1), the latter at least FLT_MIN. */
 MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
 {
     const double bias1 = 1.0 - mpti_powi(mpti_to_f64(o->beta1), o->t + 1u);
@@ -2868,11 +2858,8 @@ MPT_HD void mpti_adamw_weight_1(float *w, float m, float root_of_v, const mpti_a
     *w = mpti_fma(k->rates.minus_lr, mpti_adamw_direction_1(*w, m, root_of_v, k), *w);
 }
 
-/* max(v, least) of numbers >= 0, by bit patterns: the same order, and no fast-math build can flush them. */
-MPT_HD float mpti_at_least(float v, float least)
-{
-    return mpti_f32_bits(v) < mpti_f32_bits(least) ? least : v;
-}
+/* max(v, least) of numbers >= 0 */
+MPT_HD float mpti_at_least(float v, float least) { return mpti_below(v, least) ? least : v; }
 
 /* All three parts. Without AMSGrad the caller sets *v_max to 0. */
 MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, float *v_max, const mpti_adamw_k *k)
@@ -2888,8 +2875,7 @@ MPT_HD void mpti_rates_l2(mpti_rates *r)
     r->decay = 0.0f;
 }
 
-/* LAMB: the factor of the direction in the update, from the squared norms of weights and directions. The
- * directions are those of the moments as stored. */
+/* LAMB: the factor of the update, from squared norms of weights and directions (of the moments as stored). */
 MPT_HD float mpti_lamb_factor(double w_sumsq, double r_sumsq, const mpti_adamw_k *k)
 {
     if (!(w_sumsq > 0.0) || !(r_sumsq > 0.0))
@@ -3117,7 +3103,6 @@ static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
 
 /* Addresses of an array, and whether the call writes it. */
 typedef struct mpti_span { uintptr_t begin, end; int written; } mpti_span;
-#define MPTI_SPANS MPTI_ARRAYS
 
 /* What a call touches: a list and, unless NULL, a second list whose gradients it only reads. */
 typedef struct mpti_touch {
@@ -3127,12 +3112,10 @@ typedef struct mpti_touch {
 
 static mpti_span mpti_span_of(const void *array, size_t bytes, int written)
 {
-    mpti_span span = {0u, 0u, 0};
-    if (array && bytes) {
-        span.begin = (uintptr_t)array;
-        span.end = span.begin + bytes;
-        span.written = written;
-    }
+    mpti_span span;
+    span.begin = (uintptr_t)array;
+    span.end = array && bytes ? span.begin + bytes : 0u;        /* 0: empty, it meets none */
+    span.written = written;
     return span;
 }
 
@@ -3145,14 +3128,14 @@ static int mpti_spans_meet(const mpti_span *a, const mpti_span *b)
 static int mpti_items_clash(const mpti_span *a, const mpti_span *b)
 {
     size_t i, j;
-    for (i = 0; i < MPTI_SPANS; i++)
-        for (j = 0; j < MPTI_SPANS; j++)
+    for (i = 0; i < MPTI_ARRAYS; i++)
+        for (j = 0; j < MPTI_ARRAYS; j++)
             if ((a[i].written || b[j].written) && mpti_spans_meet(&a[i], &b[j]))
                 return 1;
     return 0;
 }
 
-/* The arrays of tensor i as MPTI_SPANS spans; an array that is not touched has an empty span. */
+/* The arrays of tensor i as MPTI_ARRAYS spans; an array that is not touched has an empty span. */
 static void mpti_spans(const mpti_touch *touch, size_t i, mpti_span *span)
 {
     const unsigned    writes = touch->writes, weight = writes & MPT_NEEDS_WEIGHT;
@@ -3171,7 +3154,7 @@ static void mpti_spans(const mpti_touch *touch, size_t i, mpti_span *span)
 
 static int mpti_meets_earlier(const mpti_span *now, const mpti_touch *touch, size_t count)
 {
-    mpti_span earlier[MPTI_SPANS];
+    mpti_span earlier[MPTI_ARRAYS];
     size_t    i;
     for (i = 0; i < count; i++) {
         mpti_spans(touch, i, earlier);
@@ -3186,20 +3169,16 @@ static int mpti_meets_earlier(const mpti_span *now, const mpti_touch *touch, siz
  * list in order of addresses, up or down, takes one pass, also if each kind of array has its own memory. */
 static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
 {
-    mpti_span hull[MPTI_SPANS], now[MPTI_SPANS];
+    mpti_span hull[MPTI_ARRAYS], now[MPTI_ARRAYS];
     size_t    i, j;
-    for (j = 0; j < MPTI_SPANS; j++) {
-        hull[j].begin = (uintptr_t)-1;
-        hull[j].end = 0u;
-        hull[j].written = 0;
-    }
+    memset(hull, 0, sizeof hull);
     for (i = 0; i < count; i++) {
         mpti_spans(touch, i, now);
         if (mpti_items_clash(now, hull) && mpti_meets_earlier(now, touch, i))
             return i;
-        for (j = 0; j < MPTI_SPANS; j++)
+        for (j = 0; j < MPTI_ARRAYS; j++)
             if (now[j].end) {
-                hull[j].begin = now[j].begin < hull[j].begin ? now[j].begin : hull[j].begin;
+                hull[j].begin = hull[j].end && hull[j].begin < now[j].begin ? hull[j].begin : now[j].begin;
                 hull[j].end = now[j].end > hull[j].end ? now[j].end : hull[j].end;
                 hull[j].written |= now[j].written;
             }
@@ -3210,10 +3189,10 @@ static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
 static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
 {
     const mpti_touch touch = {t, NULL, needs, 0u};
-    mpti_span        span[MPTI_SPANS];
+    mpti_span        span[MPTI_ARRAYS];
     size_t           i, j;
     mpti_spans(&touch, 0, span);
-    for (i = 0; i < MPTI_SPANS; i++)
+    for (i = 0; i < MPTI_ARRAYS; i++)
         for (j = 0; j < i; j++)
             if (mpti_spans_meet(&span[i], &span[j]))
                 return "two arrays of this tensor overlap";
@@ -3223,27 +3202,25 @@ static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
 /* What every call that takes a list tests every time: each tensor by itself. fault may be NULL. */
 static mpt_status mpti_tensors_ok(const mpt_tensor *tensors, size_t count, unsigned needs, mpt_fault *fault)
 {
-    mpt_fault  found = {0, NULL};
-    mpt_status status = MPT_OK;
-    size_t     i;
-    if (mpti_no_array(tensors, count, sizeof *tensors)) {
-        found.why = "the tensor list is NULL, or too long for any array";
-        status = MPT_E_ARG;
+    mpt_fault        unread;
+    mpt_fault *const f = fault ? fault : &unread;
+    size_t           i;
+    f->tensor = 0;
+    f->why = "the tensor list is NULL, or too long for any array";
+    if (mpti_no_array(tensors, count, sizeof *tensors))
+        return MPT_E_ARG;
+    for (i = 0; i < count; i++) {
+        f->tensor = i;
+        if ((f->why = mpti_tensor_missing(&tensors[i], needs)) != NULL)
+            return MPT_E_ARG;
+        if ((f->why = mpti_tensor_unsupported(&tensors[i], needs)) != NULL)
+            return MPT_E_UNSUPPORTED;
+        if ((f->why = mpti_tensor_overlap(&tensors[i], needs)) != NULL)
+            return MPT_E_ARG;
     }
-    for (i = 0; i < count && status == MPT_OK; i++) {
-        found.tensor = i;
-        if ((found.why = mpti_tensor_missing(&tensors[i], needs)) != NULL)
-            status = MPT_E_ARG;
-        else if ((found.why = mpti_tensor_unsupported(&tensors[i], needs)) != NULL)
-            status = MPT_E_UNSUPPORTED;
-        else if ((found.why = mpti_tensor_overlap(&tensors[i], needs)) != NULL)
-            status = MPT_E_ARG;
-    }
-    if (fault) {
-        fault->tensor = found.why ? found.tensor : 0;
-        fault->why = found.why;
-    }
-    return status;
+    f->tensor = 0;
+    f->why = NULL;
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
@@ -3309,12 +3286,12 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
 /* Append a tensor, unless `status` is an error already. The list keeps its first error. */
 static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_status status)
 {
-    const mpti_touch one = {t, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
-    const mpti_touch all = {list->item, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
-    const size_t     most = (size_t)-1 / 64u;
-    const size_t     bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
-    mpti_span        now[MPTI_SPANS];
-    mpti_spans(&one, 0, now);
+    const size_t most = (size_t)-1 / 64u;
+    const size_t bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
+    mpti_touch   touch = {t, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
+    mpti_span    now[MPTI_ARRAYS];
+    mpti_spans(&touch, 0, now);
+    touch.list = list->item;
     if (list->status != MPT_OK)
         status = list->status;
     else if (list->count >= list->capacity)
@@ -3323,7 +3300,7 @@ static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_stat
         status = MPT_E_UNSUPPORTED;
     else if (status == MPT_OK && (bytes >= most || list->bytes >= most ||
                                   mpti_tensor_overlap(t, MPTI_NEEDS_ANY) ||
-                                  mpti_meets_earlier(now, &all, list->count)))
+                                  mpti_meets_earlier(now, &touch, list->count)))
         status = MPT_E_ARG;
     else if (status == MPT_OK) {
         list->item[list->count++] = *t;
@@ -3385,6 +3362,15 @@ static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t
         (void)mpt_f32_from_bf16_n(dst, (const mpt_bf16 *)src + first, n);
     else
         memmove(dst, (const float *)src + first, n * sizeof *dst);
+}
+
+/* The same, with zeros up to a whole tile. */
+MPTI_NOINLINE static void mpti_tile_load(float *tile, const void *src, mpt_format format, size_t first,
+                                         size_t n)
+{
+    mpti_row_load(tile, src, format, first, n);
+    if (n < MPTI_TILE)
+        memset(tile + n, 0, (MPTI_TILE - n) * sizeof *tile);
 }
 
 MPTI_NOINLINE static void mpti_row_store(void *dst, mpt_format format, size_t first, const float *src,
@@ -3514,7 +3500,7 @@ static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, cons
         piece.tensor = from.tensor, piece.chunk = from.chunk;
         piece.first = from.first;
         piece.end = from.first + mpti_min(stop - from.first, MPTI_WINDOW * (size_t)MPTI_CHUNK);
-        from.chunk += (piece.end - piece.first + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        from.chunk += mpti_chunks(piece.end - piece.first);
         from.first = piece.end == stop ? 0u : piece.end;
         from.tensor += piece.end == stop;
         if (piece.first < piece.end) {
@@ -3551,11 +3537,11 @@ static size_t mpti_window_cut(mpti_window *w, size_t count, size_t most)
     size_t       parts = 0, load = 0;
     while (at.tensor < count && at.chunk < chunks && parts < MPTI_PARTS) {
         const size_t rest = w->tensors[at.tensor].n - at.first;
-        const size_t room = (most - load + MPTI_CHUNK - 1u) / MPTI_CHUNK;
-        const size_t take = mpti_min(rest, mpti_min(room, chunks - at.chunk) * MPTI_CHUNK);
+        const size_t room = mpti_min(mpti_chunks(most - load), chunks - at.chunk);
+        const size_t take = mpti_min(rest, room * MPTI_CHUNK);
         load += take + MPTI_PER_TENSOR;
         at.first += take;
-        at.chunk += (take + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        at.chunk += mpti_chunks(take);
         if (take == rest)
             at.tensor++, at.first = 0;
         if (load >= most)
@@ -3655,23 +3641,15 @@ MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
 {
 #define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
     {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags},
-    static const mpt_scaler_config table[] = {MPT_SCALER_DIALECTS(MPTI_X)};
+    static const mpt_scaler_config table[] = {
+        MPT_SCALER_DIALECTS(MPTI_X) {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u}};
 #undef MPTI_X
-    static const mpt_scaler_config refused = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u};
-    return (unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? table[dialect] : refused;
+    return table[(unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? dialect : MPT_SCALER_DIALECT_COUNT];
 }
 
-MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect)
-{
-    switch ((int)dialect) {
-#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
-    case id: return name;
-    MPT_SCALER_DIALECTS(MPTI_X)
-#undef MPTI_X
-    default: return "unknown";
-    }
-}
-
+#define MPTI_DIALECT_NAME(id, name, ...) name,
+#define MPTI_DIALECT_NAMES(X) MPT_SCALER_DIALECTS(MPTI_DIALECT_NAME)
+MPT_DEF MPTI_TEXT_OF_ROW(mpt_scaler_name, mpt_scaler_dialect, MPTI_DIALECT_NAMES, "unknown")
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_verdict_text, uint32_t, MPT_VERDICTS, "unknown verdict")
 
 /* The limits are finite, 0 where there is none, and the floor is not above the cap. */
@@ -3702,9 +3680,8 @@ static int mpti_is_our_scale(const mpt_scaler_config *c, float scale)
 static int mpti_scaler_config_ok(const mpt_scaler_config *c)
 {
     const uint32_t rule = mpti_scaler_rule(c->dialect);
-    if (c->dialect < 0 || c->dialect >= (int32_t)MPT_SCALER_DIALECT_COUNT)
-        return 0;
-    if (!mpti_f32_is_finite(c->init_scale) || !(c->init_scale > 0.0f))
+    if (c->dialect < 0 || c->dialect >= (int32_t)MPT_SCALER_DIALECT_COUNT ||
+        !mpti_f32_is_finite(c->init_scale) || !(c->init_scale > 0.0f))
         return 0;
     if (!(rule & MPTI_MOVES))
         return 1;
@@ -3779,27 +3756,22 @@ static int mpti_scaler_possible(const mpt_scaler *s)
 
 static mpt_status mpti_scaler_usable(const mpt_scaler *s)
 {
-    if (!s)
-        return MPT_E_ARG;
-    return s->in_use ? MPT_OK : MPT_E_ORDER;
+    return !s ? MPT_E_ARG : s->in_use ? MPT_OK : MPT_E_ORDER;
 }
 
 MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause)
 {
     const mpt_status status =
         s && cause & ~(MPT_CAUSE_INF | MPT_CAUSE_NAN | MPT_CAUSE_RANGE) ? MPT_E_ARG : mpti_scaler_usable(s);
-    if (status != MPT_OK)
-        return status;
-    mpti_count_check(s, (uint32_t)(found_inf || cause), cause);
-    return MPT_OK;
+    if (status == MPT_OK)
+        mpti_count_check(s, (uint32_t)(found_inf || cause), cause);
+    return status;
 }
 
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
 {
     const mpt_status status = mpti_scaler_usable(s);
-    if (status != MPT_OK)
-        return status;
-    return mpti_begin_update(s) ? mpti_scaler_advance(s) : MPT_E_ORDER;
+    return status != MPT_OK ? status : mpti_begin_update(s) ? mpti_scaler_advance(s) : MPT_E_ORDER;
 }
 
 /* ---- check, unscale, clip ---- */
@@ -3814,7 +3786,18 @@ MPTI_NOINLINE static double mpti_pair_sum(double *lane, size_t n)
     return lane[0];
 }
 
-/* These loops run over whole tiles, padded with zeros: compilers vectorize constant counts at -O2. */
+/* A loop over the elements i of a tile, in `copies` (MPTI_TWICE or MPTI_THRICE), after `before`. Tiles are
+ * whole, padded with zeros: compilers vectorize constant counts at -O2. */
+#define MPTI_TILE_LOOP(copies, name, parameters, arguments, before, ...) \
+    MPTI_INLINE void name##_loop parameters                              \
+    {                                                                    \
+        size_t i;                                                        \
+        before;                                                          \
+        for (i = 0; i < MPTI_TILE; i++)                                  \
+            __VA_ARGS__;                                                 \
+    }                                                                    \
+    copies(name, name##_loop, parameters, arguments)
+
 MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor,
                                    unsigned *bad)
 {
@@ -3824,45 +3807,31 @@ MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RES
         u[j] = mpti_unscale_1(g[j], factor, &found);
     *bad |= found;
 }
-
-MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
-{
-    size_t j;
-    for (j = 0; j < MPTI_TILE; j++)
-        lane[j] = mpti_sumsq_1(lane[j], row[j]);
-}
-
 MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop, (float *u, const float *g, float factor, unsigned *bad),
            (u, g, factor, bad))
+
 /* Not inlined: the call costs no time, and each of three callers would get a copy of the code. */
 MPTI_NOINLINE MPTI_UNUSED static void mpti_sumsq_tile(double *lane, const float *row);
-MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_sumsq_tile, (double *lane, const float *row), (lane, row), (void)0,
+               lane[i] = mpti_sumsq_1(lane[i], row[i]))
 
 /* Squares that are not finite are added too: the caller sees them in the sum of the lanes. */
-MPTI_INLINE void mpti_lanes_loop(float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float factor)
-{
-    size_t j;
-    for (j = 0; j < MPTI_TILE; j++)
-        lane[j] = mpti_add(lane[j], mpti_square_1(mpti_mul(row[j], factor)));
-}
-MPTI_TWICE(mpti_lanes_tile, mpti_lanes_loop, (float *lane, const float *row, float factor),
-           (lane, row, factor))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_lanes_tile,
+               (float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float factor), (lane, row, factor),
+               (void)0, lane[i] = mpti_add(lane[i], mpti_square_1(mpti_mul(row[i], factor))))
 
 static unsigned char *mpti_grad_from(const mpt_tensor *t, size_t first)
 {
     return (unsigned char *)t->grad + first * mpti_format_bytes(t->grad_format);
 }
 
-/* Load elements first .. first + n - 1 of a gradient times a factor, but no more than a tile; zeros fill its
- * rest. Returns how many were loaded. */
+/* Load n elements of a gradient, but at most a tile, times a factor. Returns how many; zeros follow them. */
 static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, size_t n, float factor)
 {
     const size_t take = mpti_min(n, MPTI_TILE);
     float        g[MPTI_TILE];
     unsigned     bad = 0u;
-    if (take < MPTI_TILE)
-        memset(g, 0, sizeof g);
-    mpti_row_load(g, t->grad, t->grad_format, first, take);
+    mpti_tile_load(g, t->grad, t->grad_format, first, take);
     mpti_unscale_tile(tile, g, factor, &bad);
     return take;
 }
@@ -3941,9 +3910,7 @@ static double mpti_check_shifted(mpti_checking *c, const mpt_tensor *t, const si
         const size_t take = mpti_min(n - i, MPTI_TILE);
         float       *last = u;
         unsigned     bad = 0u;
-        mpti_row_load(g, t->grad, t->grad_format, first + i, take);
-        for (j = take; j < MPTI_TILE; j++)
-            g[j] = 0.0f;
+        mpti_tile_load(g, t->grad, t->grad_format, first + i, take);
         mpti_unscale_tile(u, g, stored ? 1.0f : c->factor, &bad);
         if (c->write_back && !stored) {     /* check the values that the array holds in the end */
             void *const to = tensor ? t->grad : kept;
@@ -3996,42 +3963,8 @@ MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, const unsigned char
     }
     MPTI_NARROW();
 }
-#endif
 
-/* The same sum, for a chunk without bad elements. */
-static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t n, float factor, int back)
-{
-    const size_t lanes = mpti_lane_count(n);
-    float        lane[MPTI_LANES], u[MPTI_TILE];
-    size_t       i;
-    (void)back;         /* without AVX2 16-bit gradients that are written back take the reference */
-    memset(lane, 0, lanes * sizeof *lane);
-    for (i = 0; i < n; i += MPTI_TILE) {
-        const float *x = (const float *)(const void *)g + i;
-#if MPTI_X86
-        if (format != MPT_F32 && mpti_path() >= MPTI_PATH_AVX2) {
-            const unsigned char *tile = g + 2 * i;
-            uint16_t             rest[MPTI_TILE];
-            if (n - i < MPTI_TILE) {
-                mpti_codes_in(rest, g, i, n - i);
-                tile = (const unsigned char *)rest;
-            }
-            mpti_lanes_16_avx2(lane + i % MPTI_LANES, tile, format, factor, back);
-            continue;
-        }
-#endif
-        if (format != MPT_F32 || n - i < MPTI_TILE) {
-            memset(u, 0, sizeof u);
-            mpti_row_load(u, g, format, i, mpti_min(n - i, MPTI_TILE));
-            x = u;
-        }
-        mpti_lanes_tile(lane + i % MPTI_LANES, x, factor);
-    }
-    return mpti_lanes_sum(lane, lanes);
-}
-
-#if MPTI_X86
-/* The same with AVX-512, at the speed of memory. */
+/* The same sum with AVX-512, at the speed of memory, for a chunk without bad elements. */
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_ps_512, mpti_v16, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_even_ps_512, mpti_v16, "vshufps {$0x88, %2, %1, %0|%0, %1, %2, 0x88}")
@@ -4149,17 +4082,45 @@ MPTI_NOINLINE static void mpti_grads_scale(const mpt_tensor *t, size_t first, si
     }
 }
 
+/* The sum of squares of a chunk without bad elements, each times a factor; `back`: as it is written back. */
 MPTI_NOINLINE static double mpti_sum_of(const mpt_tensor *t, size_t first, size_t n, float factor, int back)
 {
     const unsigned char *const g = mpti_grad_from(t, first);
+    const mpt_format           format = t->grad_format;
+    const size_t               lanes = mpti_lane_count(n);
+    float                      lane[MPTI_LANES], u[MPTI_TILE];
+    size_t                     i;
 #if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX512) {
+    const int path = mpti_path();
+    if (path >= MPTI_PATH_AVX512) {
         double sum[MPTI_LANES / 16] = {0.0};
-        mpti_check_512(sum, g, t->grad_format, n, factor, back);
+        mpti_check_512(sum, g, format, n, factor, back);
         return mpti_pair_sum(sum, MPTI_LANES / 16);
     }
 #endif
-    return mpti_check_tiles(g, t->grad_format, n, factor, back);
+    (void)back;         /* without AVX2 16-bit gradients that are written back take the reference */
+    memset(lane, 0, lanes * sizeof *lane);
+    for (i = 0; i < n; i += MPTI_TILE) {
+        const float *x = (const float *)(const void *)g + i;
+#if MPTI_X86
+        if (format != MPT_F32 && path >= MPTI_PATH_AVX2) {
+            const unsigned char *tile = g + 2 * i;
+            uint16_t             rest[MPTI_TILE];
+            if (n - i < MPTI_TILE) {
+                mpti_codes_in(rest, g, i, n - i);
+                tile = (const unsigned char *)rest;
+            }
+            mpti_lanes_16_avx2(lane + i % MPTI_LANES, tile, format, factor, back);
+            continue;
+        }
+#endif
+        if (format != MPT_F32 || n - i < MPTI_TILE) {
+            mpti_tile_load(u, g, format, i, mpti_min(n - i, MPTI_TILE));
+            x = u;
+        }
+        mpti_lanes_tile(lane + i % MPTI_LANES, x, factor);
+    }
+    return mpti_lanes_sum(lane, lanes);
 }
 
 /* Check a chunk the fast way. Returns nonzero, with the sum, and with the gradients written back if asked, if
@@ -4188,8 +4149,7 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
     return 1;
 }
 
-/* Sum the chunks, and write back those without bad elements. Bad elements must be recorded in order: with
- * threads that is left to mpti_check_piece. */
+/* Sum chunks, write good ones back. With threads bad elements wait for mpti_check_piece, to be in order. */
 static void mpti_check_beside(void *context, const mpti_piece *piece)
 {
     mpti_checking *const c = (mpti_checking *)context;
@@ -4353,32 +4313,15 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
     if (status != MPT_OK)
         return status;
     mpti_combine_pack(step, values);
-    status = mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
-             reduce(user, values, MPTI_COMBINED) ? MPT_E_DATA : MPT_OK;
-    if (chunks)
-        values[MPTI_COMBINED - 1] = sumsq;
-    if (status != MPT_OK) {
+    if (mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
+        reduce(user, values, MPTI_COMBINED)) {
         step->found_inf = 1u;
         return MPT_E_DATA;
     }
+    if (chunks)
+        values[MPTI_COMBINED - 1] = sumsq;
     mpti_combine_unpack(s, step, values);
     return MPT_OK;
-}
-
-static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
-{
-    const mpti_touch touch = {dst, src, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD};
-    mpt_status       status = mpti_gradients_ok(dst, count, 0);
-    mpti_span        span[MPTI_SPANS];
-    size_t           i;
-    if (status == MPT_OK)
-        status = mpti_gradients_ok(src, count, 0);
-    for (i = 0; i < count && status == MPT_OK; i++) {
-        mpti_spans(&touch, i, span);
-        if (dst[i].n != src[i].n || mpti_spans_meet(&span[MPTI_GRAD], &span[MPTI_MASTER]))
-            status = MPT_E_ARG;
-    }
-    return status == MPT_OK && mpti_first_clash(&touch, count) < count ? MPT_E_ARG : status;
 }
 
 static void mpti_accumulate_piece(void *context, const mpti_piece *piece)
@@ -4398,7 +4341,19 @@ static void mpti_accumulate_piece(void *context, const mpti_piece *piece)
 
 MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
 {
-    const mpt_status status = mpti_accumulate_ok(dst, src, count);
+    const mpti_touch touch = {dst, src, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD};
+    mpt_status       status = mpti_gradients_ok(dst, count, 0);
+    mpti_span        span[MPTI_ARRAYS];
+    size_t           i;
+    if (status == MPT_OK)
+        status = mpti_gradients_ok(src, count, 0);
+    for (i = 0; i < count && status == MPT_OK; i++) {
+        mpti_spans(&touch, i, span);
+        if (dst[i].n != src[i].n || mpti_spans_meet(&span[MPTI_GRAD], &span[MPTI_MASTER]))
+            status = MPT_E_ARG;
+    }
+    if (status == MPT_OK && mpti_first_clash(&touch, count) < count)
+        status = MPT_E_ARG;
     if (status == MPT_OK)
         mpti_pieces(dst, count, mpti_accumulate_piece, NULL, (void *)(uintptr_t)src);
     return status;
@@ -4498,15 +4453,13 @@ static void mpti_gradient_piece(void *context, const mpti_piece *piece)
 MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float *dst)
 {
     mpt_status   status = !step ? MPT_E_ARG : !mpti_step_is_open(step) ? MPT_E_ORDER : MPT_OK;
-    mpti_span    to, from;
     mpti_getting c;
     if (status == MPT_OK)
         status = mpti_tensors_ok(t, 1, MPT_NEEDS_GRAD, NULL);
     if (status != MPT_OK)
         return status;
-    to = mpti_span_of(dst, t->n * sizeof *dst, 1);
-    from = mpti_span_of(t->grad, t->n * mpti_format_bytes(t->grad_format), 0);
-    if ((t->n && !dst) || mpti_spans_meet(&to, &from))
+    if ((t->n && !dst) ||
+        mpti_meet(dst, t->n * sizeof *dst, t->grad, t->n * mpti_format_bytes(t->grad_format)))
         return MPT_E_ARG;
     c.dst = dst;
     c.factor = mpti_mul(step->grad_factor, step->clip_factor);
@@ -4525,10 +4478,10 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
     if (s->in_use == 3u)
         return "a second check was refused: a record needs all of its gradients in one list";
-    if (s->in_use == 2u && !s->checks && !(step && mpti_was_refused(s, step)))
-        return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale";
     if (step && mpti_was_refused(s, step))
         return "an optimizer's step was refused (status; on a GPU misuse): the next check is refused, too";
+    if (s->in_use == 2u && !s->checks)
+        return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale";
     if (!s->checks || (step && step->update != s->updates + 1u))
         return "mpt_check or mpt_unscale is due: none has read this step's gradients, or it was refused, as "
                "is the one after a refused step of mpt";
@@ -4540,58 +4493,30 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
 // >>M18 implementation: optimizers ----------------------------------------------------------------
 /* ---- weights, wherever they live ---- */
 
-/* Loops over one tile. Split storage works on the bit patterns of floats, with integers only. */
-MPTI_INLINE void mpti_split_loop(uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low,
-                                 const uint32_t *MPTI_RESTRICT w)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_split(w[i], &high[i], &low[i]);
-}
-
-MPTI_INLINE void mpti_unsplit_loop(uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
-                                   const uint16_t *MPTI_RESTRICT low)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_unsplit(high[i], low[i]);
-}
-
-MPTI_INLINE void mpti_kahan_join_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_kahan_join(w[i], rest[i], is_f16);
-}
-
-MPTI_INLINE void mpti_kahan_rest_loop(float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        rest[i] = mpti_kahan_rest(w[i], rest[i], is_f16);
-}
-
-MPTI_THRICE(mpti_split_tile, mpti_split_loop,
-            (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
-            (high, low, w))
-MPTI_THRICE(mpti_unsplit_tile, mpti_unsplit_loop, (uint32_t *w, const uint16_t *high, const uint16_t *low),
-            (w, high, low))
-MPTI_TWICE(mpti_kahan_join_tile, mpti_kahan_join_loop, (float *w, const float *rest, int is_f16),
-           (w, rest, is_f16))
-MPTI_TWICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop, (float *rest, const float *w, int is_f16),
-           (rest, w, is_f16))
+/* Split storage works on the bit patterns of floats, with integers only. */
+MPTI_TILE_LOOP(MPTI_THRICE, mpti_split_tile,
+               (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
+               (high, low, w), (void)0, mpti_split(w[i], &high[i], &low[i]))
+MPTI_TILE_LOOP(MPTI_THRICE, mpti_unsplit_tile,
+               (uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
+                const uint16_t *MPTI_RESTRICT low),
+               (w, high, low), (void)0, w[i] = mpti_unsplit(high[i], low[i]))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_kahan_join_tile,
+               (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16), (w, rest, is_f16),
+               (void)0, w[i] = mpti_kahan_join(w[i], rest[i], is_f16))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_kahan_rest_tile,
+               (float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16), (rest, w, is_f16),
+               (void)0, rest[i] = mpti_kahan_rest(w[i], rest[i], is_f16))
 
 /* Elements first .. first + n - 1 of an array as floats. Whole tiles of a float array are returned in place;
- * others, one tile at most, in `local`, padded with zeros. If array is NULL, no caller reads the result. */
-static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
+ * others in `local`, a last one padded with zeros. If array is NULL, no caller reads the result. */
+MPTI_NOINLINE static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
 {
     if (!array)
         return local;
     if (format == MPT_F32 && n % MPTI_TILE == 0)
         return (float *)array + first;
-    mpti_row_load(local, array, format, first, n);
-    if (n < MPTI_TILE)
-        memset(local + n, 0, (MPTI_TILE - n) * sizeof *local);
+    mpti_tile_load(local, array, format, first, n);
     return local;
 }
 
@@ -4616,10 +4541,10 @@ static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, si
         memcpy(local, bits, sizeof bits);
         return local;
     }
-    (void)mpti_tile_in(local, t->param, t->param_format, first, n);
+    mpti_tile_load(local, t->param, t->param_format, first, n);
     if (t->storage == MPT_STORE_KAHAN) {
         float rest[MPTI_TILE] MPTI_ALIGNED;
-        (void)mpti_tile_in(rest, t->extra, t->param_format, first, n);
+        mpti_tile_load(rest, t->extra, t->param_format, first, n);
         mpti_kahan_join_tile(local, rest, t->param_format == MPT_F16);
     }
     return local;
@@ -4656,36 +4581,31 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
     uint16_t high[MPTI_TILE] MPTI_ALIGNED, low[MPTI_TILE] MPTI_ALIGNED;
     uint32_t bits[MPTI_TILE] MPTI_ALIGNED;
     float    rest[MPTI_TILE] MPTI_ALIGNED;
-    switch (t->storage) {
-    case MPT_STORE_STOCHASTIC:
+    if (t->storage == MPT_STORE_STOCHASTIC)
         mpti_stochastic_out(tile, t, t->param, t->param_format, first, n, at);
-        return;
-    case MPT_STORE_KAHAN:
+    else if (t->storage == MPT_STORE_KAHAN) {
         mpti_row_store(t->param, t->param_format, first, tile, n);
-        (void)mpti_tile_in(rest, t->param, t->param_format, first, n);
+        mpti_tile_load(rest, t->param, t->param_format, first, n);
         mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
         mpti_row_store(t->extra, t->param_format, first, rest, n);
-        return;
-    case MPT_STORE_SPLIT:
+    } else if (t->storage == MPT_STORE_SPLIT) {
         memcpy(bits, tile, sizeof bits);
         mpti_split_tile(high, low, bits);
         memcpy((uint16_t *)t->param + first, high, n * sizeof *high);
         memcpy((uint16_t *)t->extra + first, low, n * sizeof *low);
-        return;
-    case MPT_STORE_MASTER:     mpti_tile_out(tile, t->master, MPT_F32, first, n); break;
-    case MPT_STORE_NEAREST:
-    case MPT_STORAGE_COUNT:
-    default: break;
+    } else {
+        if (t->storage == MPT_STORE_MASTER)
+            mpti_tile_out(tile, t->master, MPT_F32, first, n);
+        if (t->param)
+            mpti_param_store(t, first, tile, n);
     }
-    if (t->param)
-        mpti_param_store(t, first, tile, n);
 }
 
 /* Does an array of floats overlap an array that holds the weights? */
 static int mpti_weight_meets(const mpt_tensor *t, const float *array)
 {
     const mpti_touch touch = {t, NULL, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT};
-    mpti_span        span[MPTI_SPANS], other[MPTI_SPANS];
+    mpti_span        span[MPTI_ARRAYS], other[MPTI_ARRAYS];
     mpti_spans(&touch, 0, span);
     memset(other, 0, sizeof other);
     other[0] = mpti_span_of(array, t->n * sizeof *array, 1);
@@ -4707,8 +4627,7 @@ static void mpti_weights_piece(void *context, const mpti_piece *piece)
             memcpy(c.dst + first, mpti_weight_in(local, piece->t, first, n), n * sizeof *c.dst);
             continue;
         }
-        memset(local, 0, sizeof local);
-        memcpy(local, c.src + first, n * sizeof *c.src);
+        mpti_tile_load(local, c.src, MPT_F32, first, n);
         mpti_weight_out(local, piece->t, first, n, nowhere);
     }
 }
@@ -4795,8 +4714,7 @@ MPTI_INLINE void mpti_prefetch(const void *array, size_t first, size_t bytes)
     (void)array, (void)first, (void)bytes;
 }
 
-/* Prefetches the next tile of w: saves a tenth of the time if arrays are not in cache. The Adam family, with
- * more arrays and more arithmetic, would lose an eighth by it. */
+/* Prefetches the next tile of w: out of cache a tenth faster. The Adam family would lose an eighth by it. */
 MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
 {
     const mpti_sgd_k c = *(const mpti_sgd_k *)k;
@@ -4811,14 +4729,9 @@ MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
             mpti_sgd_1(g[i], &w[i], &m[i], &c);
 }
 
-MPTI_INLINE void mpti_lion_loop MPTI_TILE_PARAMETERS
-{
-    const mpti_lion_k c = *(const mpti_lion_k *)k;
-    size_t            i;
-    (void)v;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_lion_1(g[i], &w[i], &m[i], &c);
-}
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_lion_tile, MPTI_TILE_PARAMETERS, (g, w, m, v, k),
+               const mpti_lion_k c = *(const mpti_lion_k *)k; (void)v,
+               mpti_lion_1(g[i], &w[i], &m[i], &c))
 
 /* The Adam family, in strips of one vector; the processor has several strips in flight at once. */
 MPTI_INLINE void mpti_adamw_loop(const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w,
@@ -4841,13 +4754,9 @@ MPTI_INLINE void mpti_adamw_loop(const float *MPTI_RESTRICT g, float *MPTI_RESTR
 }
 
 /* The first of LAMB's three passes: the moments. */
-MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
-{
-    const mpti_adamw_k c = *(const mpti_adamw_k *)k;
-    size_t             i;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
-}
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_lamb_tile, MPTI_TILE_PARAMETERS, (g, w, m, v, k),
+               const mpti_adamw_k c = *(const mpti_adamw_k *)k,
+               mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c))
 
 MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w,
                                           const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT v,
@@ -4863,28 +4772,20 @@ MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *M
     }
 }
 
-MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_fma(factor, r[i], w[i]);
-}
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_along, (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor),
+               (w, r, factor), (void)0, w[i] = mpti_fma(factor, r[i], w[i]))
 
 MPTI_TWICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_TWICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_ROOTED(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, g, w, m, v, k)
-MPTI_TWICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_ROOTED(mpti_lamb_direction, mpti_lamb_direction_loop,
             (float *r, const float *w, const float *m, const float *v, const mpti_adamw_k *k), r, w, m, v, k)
-MPTI_TWICE(mpti_along, mpti_along_loop, (float *w, const float *r, float factor), (w, r, factor))
 
 /* ---- passes over a tensor ---- */
 
 /* A turn is one round of the loop in mpti_pass_piece, and mpti_turn holds its tiles. Where weights and
  * moments are arrays of floats, they are updated in place, and a turn takes up to MPTI_BLOCK elements: a
- * tenth faster. The first of several turns takes only the few elements before a cache line begins. malloc
- * often returns addresses 16 bytes behind a line's start, for all arrays alike, and then every vector would
- * cross two lines: 1.7 times the time. */
+ * tenth faster. The first of several turns takes only the few elements before a cache line begins: where no
+ * vector crosses two lines, a step takes 0.6 of the time (see mpti_tensor_place). */
 #define MPTI_BLOCK (16u * MPTI_TILE)
 #define MPTI_STRETCH (2u * MPTI_TILE)       /* to convert at once: a call for each tile cost a tenth more */
 typedef struct mpti_turn {
@@ -5052,49 +4953,42 @@ static void mpti_norms_then(void *context, const mpti_piece *piece)
     }
 }
 
-/* Two passes over a tensor. norms_tile sums the squares of weights and directions; `factor` makes of these
- * two sums the factor of the update; `along` moves the weights along the directions by that factor. */
+/* Two passes over a tensor. In the first, which writes nothing, `tile` sums squares of weights and of
+ * directions; `factor` makes a factor of both sums; in the second, `tile` moves weights along directions. */
 typedef float mpti_factor_fn(double weights, double directions, size_t n, const void *k);
-static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_fn *norms_tile,
-                              mpti_factor_fn *factor, mpti_tile_fn *along, unsigned writes,
-                              mpti_random_at at)
+static void mpti_along_tensor(const mpt_tensor *t, const mpti_pass *step, unsigned reads, unsigned writes,
+                              mpti_tile_fn *tile, mpti_factor_fn *factor)
 {
-    const size_t n = turn->t->n;
-    size_t       slots = 1;
-    mpti_norms   norms;
+    size_t          slots = 1;
+    mpti_norms      norms;
+    mpti_along_turn turn;
     memset(norms.slot, 0, sizeof norms.slot);
-    turn->norms = &norms;
-    turn->pass.reads = reads, turn->pass.writes = 0u;
-    turn->pass.tile = norms_tile;
-    turn->pass.at = at;
-    mpti_pieces(turn->t, 1, mpti_norms_beside, mpti_norms_then, turn);
-    while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < n)
+    memset(&turn, 0, sizeof turn);
+    turn.k = step->k, turn.t = t, turn.norms = &norms;
+    turn.matrix = (size_t)-1;
+    turn.pass = *step;
+    turn.pass.reads = reads, turn.pass.writes = 0u, turn.pass.tile = tile;
+    mpti_pieces(t, 1, mpti_norms_beside, mpti_norms_then, &turn);
+    while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < t->n)
         slots *= 2;
-    turn->factor = factor(mpti_pair_sum(norms.slot[0], slots), mpti_pair_sum(norms.slot[1], slots), n,
-                          turn->k);
-    turn->pass.writes = writes;
-    turn->pass.tile = along;
-    mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, turn);
+    turn.factor = factor(mpti_pair_sum(norms.slot[0], slots), mpti_pair_sum(norms.slot[1], slots), t->n,
+                         turn.k);
+    turn.pass.writes = writes;
+    mpti_pieces(t, 1, mpti_turn_piece, NULL, &turn);
 }
 
 /* ---- LAMB, in three passes: the moments; the norms; the update, which computes the directions again ---- */
 
-static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
+static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
 {
     mpti_along_turn *const turn = (mpti_along_turn *)k;
     float                  r[MPTI_TILE] MPTI_ALIGNED;
     (void)g;
     mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
-    mpti_norms_add(turn, w, r);
-}
-
-static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
-{
-    const mpti_along_turn *const turn = (const mpti_along_turn *)k;
-    float                        r[MPTI_TILE] MPTI_ALIGNED;
-    (void)g;
-    mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
-    mpti_along(w, r, turn->factor);
+    if (turn->pass.writes)
+        mpti_along(w, r, turn->factor);
+    else
+        mpti_norms_add(turn, w, r);
 }
 
 static float mpti_lamb_far(double weights, double directions, size_t n, const void *k)
@@ -5105,30 +4999,21 @@ static float mpti_lamb_far(double weights, double directions, size_t n, const vo
 
 static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
 {
-    mpti_pass       moments = *step;
-    mpti_along_turn turn;
+    mpti_pass moments = *step;
     moments.writes = MPT_NEEDS_M | MPT_NEEDS_V | (step->writes & MPTI_ZEROES);
     moments.tile = mpti_lamb_tile;
     mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
-    memset(&turn, 0, sizeof turn);
-    turn.k = step->k, turn.t = t;
-    mpti_along_tensor(&turn, step->reads & ~MPT_NEEDS_GRAD, mpti_lamb_norms_tile, mpti_lamb_far,
-                      mpti_lamb_along_tile, MPT_NEEDS_WEIGHT, step->at);
+    mpti_along_tensor(t, step, step->reads & ~MPT_NEEDS_GRAD, MPT_NEEDS_WEIGHT, mpti_lamb_along_tile,
+                      mpti_lamb_far);
 }
 
-/* ---- Adafactor: the second moments, or their row and column means; the norms; the update ---- */
+/* ---- Adafactor: the second moments, or their row and column means; the norms; the update, from them ---- */
 
-MPTI_INLINE void mpti_adafactor_v_loop MPTI_TILE_PARAMETERS
-{
-    const mpti_adafactor_k c = *(const mpti_adafactor_k *)k;
-    size_t                 i;
-    (void)w, (void)m;
-    for (i = 0; i < MPTI_TILE; i++) {
-        const float u = mpti_mul(g[i], c.factor);
-        v[i] = mpti_fma(c.fresh, mpti_fma(u, u, mpti_neg(v[i])), v[i]);
-    }
-}
-MPTI_TWICE(mpti_adafactor_v_tile, mpti_adafactor_v_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_adafactor_v_tile, MPTI_TILE_PARAMETERS, (g, w, m, v, k),
+               const mpti_adafactor_k c = *(const mpti_adafactor_k *)k; (void)w; (void)m, {
+                   const float u = mpti_mul(g[i], c.factor);
+                   v[i] = mpti_fma(c.fresh, mpti_fma(u, u, mpti_neg(v[i])), v[i]);
+               })
 
 /* The direction: gradients over the roots of their second moments. */
 MPTI_INLINE void mpti_over_roots_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g,
@@ -5150,15 +5035,9 @@ MPTI_ROOTED(mpti_over_roots, mpti_over_roots_loop,
 
 /* The update, with weight decay, in place of the direction. mpti_along adds it to the weights: in one loop
  * -ffast-math would add the decay last, with a rounding of its own. */
-MPTI_INLINE void mpti_with_decay_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT w, float factor,
-                                      float decay)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        u[i] = mpti_fma(decay, w[i], mpti_mul(factor, u[i]));
-}
-MPTI_TWICE(mpti_with_decay, mpti_with_decay_loop, (float *u, const float *w, float factor, float decay),
-           (u, w, factor, decay))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_with_decay,
+               (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT w, float factor, float decay),
+               (u, w, factor, decay), (void)0, u[i] = mpti_fma(decay, w[i], mpti_mul(factor, u[i])))
 
 /* Row and column means of the squared gradients, in double. Element j of a row adds to lane j mod 256, and
  * lanes are added in pairs; a column is added from its first row to its last. */
@@ -5239,32 +5118,19 @@ static void mpti_factors_tile(float *v, mpti_along_turn *turn)
     }
 }
 
-/* The direction of a tile into u, from second moments that are up to date: v or, with columns, the means. */
-static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_along_turn *turn)
-{
-    const mpti_adafactor_k *const k = (const mpti_adafactor_k *)turn->k;
-    float                         moments[MPTI_TILE] = {0.0f};
-    if (turn->t->columns)
-        mpti_factors_tile(moments, turn);
-    mpti_over_roots(u, g, turn->t->columns ? moments : v, k);
-}
-
-static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
-{
-    mpti_along_turn *const turn = (mpti_along_turn *)k;
-    float                  u[MPTI_TILE];
-    (void)m;
-    mpti_adafactor_direction(u, g, v, turn);
-    mpti_norms_add(turn, w, u);
-}
-
 static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
 {
     mpti_along_turn *const  turn = (mpti_along_turn *)k;
     const mpti_adafactor_k *c = (const mpti_adafactor_k *)turn->k;
-    float                   u[MPTI_TILE];
+    float                   u[MPTI_TILE], means[MPTI_TILE] = {0.0f};
     (void)m;
-    mpti_adafactor_direction(u, g, v, turn);
+    if (turn->t->columns)
+        mpti_factors_tile(means, turn);
+    mpti_over_roots(u, g, turn->t->columns ? means : v, c);
+    if (!turn->pass.writes) {
+        mpti_norms_add(turn, w, u);
+        return;
+    }
     mpti_with_decay(u, w, turn->factor, mpti_mul(c->rates.minus_lr, c->rates.decay));
     mpti_along(w, u, 1.0f);
     turn->first += MPTI_TILE;
@@ -5280,25 +5146,21 @@ static float mpti_adafactor_far(double weights, double directions, size_t n, con
 
 static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
 {
-    const unsigned  v = t->columns ? 0u : MPT_NEEDS_V;
-    mpti_pass       moments = *step;
-    mpti_factoring  c;
-    mpti_along_turn turn;
-    c.t = t, c.k = (const mpti_adafactor_k *)step->k;
-    memset(&turn, 0, sizeof turn);
-    turn.k = step->k, turn.t = t, turn.matrix = (size_t)-1;
-    moments.reads = MPT_NEEDS_GRAD | v;
-    moments.writes = v;
-    moments.tile = mpti_adafactor_v_tile;
+    const unsigned v = t->columns ? 0u : MPT_NEEDS_V;
+    mpti_pass      moments = *step;
+    mpti_factoring c;
     if (t->columns) {
         const size_t columns = t->n / mpti_rows(t);
+        c.t = t, c.k = (const mpti_adafactor_k *)step->k;
         (void)MPTI_IN_PARTS(t->n / t->columns, MPTI_FAST_PART / t->columns + 1u, mpti_rows_range, &c);
         (void)MPTI_IN_PARTS(columns, t->n > MPTI_FAST_PART ? MPTI_TILE : columns, mpti_columns_range, &c);
     } else {
+        moments.reads = MPT_NEEDS_GRAD | MPT_NEEDS_V, moments.writes = MPT_NEEDS_V;
+        moments.tile = mpti_adafactor_v_tile;
         mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
     }
-    mpti_along_tensor(&turn, MPTI_NEEDS_STEP | v, mpti_adafactor_norms_tile, mpti_adafactor_far,
-                      mpti_adafactor_along_tile, MPT_NEEDS_WEIGHT | (step->writes & MPTI_ZEROES), step->at);
+    mpti_along_tensor(t, step, MPTI_NEEDS_STEP | v, MPT_NEEDS_WEIGHT | (step->writes & MPTI_ZEROES),
+                      mpti_adafactor_along_tile, mpti_adafactor_far);
 }
 
 /* ---- the calls ---- */
@@ -5311,21 +5173,13 @@ typedef union mpti_any_k {
 
 /* What the pieces or the tensors of one step share. */
 typedef void mpti_tensor_fn(const mpt_tensor *t, const mpti_pass *step);
-typedef struct mpti_stepping {
-    mpti_pass         pass;
-    const mpti_any_k *k;
-    mpti_tensor_fn   *tensor;
-    int               l2;
-} mpti_stepping;
+typedef struct mpti_stepping { mpti_pass pass; mpti_tensor_fn *tensor; } mpti_stepping;
 
 /* The pass for one tensor: `own` gets the constants, with the tensor's own rates. */
-static mpti_pass mpti_step_of(const mpti_stepping *s, const mpt_tensor *t, mpti_any_k *own)
+static mpti_pass mpti_step_of(mpti_pass pass, const mpt_tensor *t, mpti_any_k *own)
 {
-    mpti_pass pass = s->pass;
-    *own = *s->k;
-    own->sgd.rates = mpti_rates_of(s->k->sgd.rates, t);     /* every struct in the union begins with rates */
-    if (s->l2)
-        mpti_rates_l2(&own->sgd.rates);
+    *own = *(const mpti_any_k *)pass.k;
+    own->sgd.rates = mpti_rates_of(own->sgd.rates, t);      /* every struct in the union begins with rates */
     pass.k = own;
     return pass;
 }
@@ -5333,7 +5187,7 @@ static mpti_pass mpti_step_of(const mpti_stepping *s, const mpt_tensor *t, mpti_
 static void mpti_step_piece(void *context, const mpti_piece *piece)
 {
     mpti_any_k own;
-    mpti_pass  pass = mpti_step_of((const mpti_stepping *)context, piece->t, &own);
+    mpti_pass  pass = mpti_step_of(((const mpti_stepping *)context)->pass, piece->t, &own);
     mpti_pass_piece(&pass, piece);
 }
 
@@ -5341,19 +5195,17 @@ static void mpti_step_tensor(void *context, const mpt_tensor *tensors, size_t i)
 {
     const mpti_stepping *const s = (const mpti_stepping *)context;
     mpti_any_k                 own;
-    mpti_pass                  pass = mpti_step_of(s, &tensors[i], &own);
+    mpti_pass                  pass = mpti_step_of(s->pass, &tensors[i], &own);
     pass.at.stream = (uint32_t)i;
     if (tensors[i].n)
         s->tensor(&tensors[i], &pass);
 }
 
-/* One step, by a function for a tile or, where the optimizer has its OWN passes, for a tensor; l2: weight
- * decay is a part of the gradient. All tests come before the first write. Only the first step (*t, the number
- * of steps taken, is 0) tests whether tensors overlap each other; gradients that become 0 are always tested.
- * On found_inf nothing changes but the stage, and gradients that become 0. */
+/* One step, by a function for a tile or, where the optimizer has its OWN passes, for a tensor. All tests come
+ * before the first write. Overlaps of tensors are tested in the first step (*t is 0), those of gradients that
+ * become 0 in each. On found_inf nothing changes but the stage and such gradients. */
 static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
-                                mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2, const mpti_any_k *k,
-                                uint64_t *t)
+                                mpti_tile_fn *tile, mpti_tensor_fn *tensor, mpti_any_k *k, uint64_t *t)
 {
     mpt_status    status;
     mpti_stepping s;
@@ -5374,9 +5226,9 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     if (step->found_inf)
         return needs & MPTI_ZEROES ? mpt_grads_zero(tensors, count) : MPT_OK;
     s.pass.reads = needs, s.pass.writes = needs & ~MPT_NEEDS_GRAD;
-    s.pass.tile = tile, s.pass.k = NULL, s.pass.strip = MPTI_STRIP;
+    s.pass.tile = tile, s.pass.k = k, s.pass.strip = MPTI_STRIP;
     s.pass.at.step = *t, s.pass.at.stream = 0u;
-    s.k = k, s.tensor = tensor, s.l2 = l2;
+    s.tensor = tensor;
     if (tensor)
         mpti_each_tensor(tensors, count, mpti_step_tensor, &s);
     else
@@ -5385,7 +5237,7 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     return MPT_OK;
 }
 
-/* The step for each struct of hyperparameters: one copy for all optimizers that have the struct. */
+/* The step of all optimizers that have a struct of hyperparameters. l2: weight decay is in the gradient. */
 #define MPTI_X(hyper)                                                                               \
     MPTI_NOINLINE static mpt_status mpti_##hyper##_run(                                             \
         mpt_##hyper *o, mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,    \
@@ -5396,7 +5248,9 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
             return MPT_E_ARG;                                                                       \
         memset(&k, 0, sizeof k);                                                                    \
         k.hyper = mpti_##hyper##_consts(o, step);                                                   \
-        return mpti_step_run(step, tensors, count, needs, tile, tensor, l2, &k, &o->t);             \
+        if (l2)                                                                                     \
+            mpti_rates_l2(&k.hyper.rates);                                                          \
+        return mpti_step_run(step, tensors, count, needs, tile, tensor, &k, &o->t);                 \
     }
 MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
@@ -5516,40 +5370,39 @@ MPTI_INLINE void mpti_fp8_scale_loop(float *x, float scale, uint32_t *amax)
 }
 MPTI_TWICE(mpti_fp8_scale, mpti_fp8_scale_loop, (float *x, float scale, uint32_t *amax), (x, scale, amax))
 
+#define MPTI_FP8_ROWS (MPTI_FAST_PART / MPTI_FP8_SQUARE)
+
+typedef struct mpti_fp8_work {
+    const void    *from;
+    unsigned char *to, *flipped;
+    size_t         rows, cols;
+    mpt_format     to_format, from_format;
+    float          scale;
+    uint32_t       most[MPTI_PARTS];
+} mpti_fp8_work;
+
 /* Convert n elements, at most MPTI_TILE.  Returns: amax, a bit pattern, raised to their largest |x|. */
-static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_format src_format,
-                               const void *src, size_t n, float scale, uint32_t amax)
+static uint32_t mpti_fp8_tile(const mpti_fp8_work *w, unsigned char *dst, size_t first, size_t n,
+                              uint32_t amax)
 {
     float  x[MPTI_TILE];
     size_t i;
-    mpti_row_load(x, src, src_format, 0, n);
-    memset(x + n, 0, sizeof x - n * sizeof *x);
+    mpti_tile_load(x, w->from, w->from_format, first, n);
     for (i = 0; i < n; i += MPTI_FP8_SQUARE)
-        mpti_fp8_scale(x + i, scale, &amax);
-    if (dst && dst_format == MPT_E4M3)
+        mpti_fp8_scale(x + i, w->scale, &amax);
+    if (dst && w->to_format == MPT_E4M3)
         (void)mpt_e4m3_from_f32_sat_n((mpt_e4m3 *)(void *)dst, x, n);
     else if (dst)
         (void)mpt_e5m2_from_f32_sat_n((mpt_e5m2 *)(void *)dst, x, n);
     return amax;
 }
 
-#define MPTI_FP8_ROWS (MPTI_FAST_PART / MPTI_FP8_SQUARE)
-
-typedef struct mpti_fp8_work {
-    const unsigned char *from;
-    unsigned char       *to, *flipped;
-    size_t               rows, cols;
-    mpt_format           to_format, from_format;
-    float                scale;
-    uint32_t             most[MPTI_PARTS];
-} mpti_fp8_work;
-
 /* Elements begin .. end of the only row; with a transpose, rows begin .. end, square by square. */
 static void mpti_fp8_range(void *context, size_t part, size_t begin, size_t end)
 {
     mpti_fp8_work *const w = (mpti_fp8_work *)context;
     const size_t         side = w->flipped ? MPTI_FP8_SQUARE : MPTI_TILE;
-    const size_t         size = mpti_format_bytes(w->from_format), columns = w->flipped ? w->cols : end;
+    const size_t         columns = w->flipped ? w->cols : end;
     unsigned char        square[MPTI_FP8_SQUARE][MPTI_FP8_SQUARE];
     uint32_t             most = 0u;
     size_t               i, j, r, c;
@@ -5558,8 +5411,7 @@ static void mpti_fp8_range(void *context, size_t part, size_t begin, size_t end)
             const size_t high = mpti_min(w->rows - i, MPTI_FP8_SQUARE), wide = mpti_min(columns - j, side);
             for (r = 0; r < high; r++) {
                 const size_t at = (i + r) * w->cols + j;
-                most = mpti_fp8_tile(w->to_format, w->flipped ? square[r] : w->to ? w->to + at : w->to,
-                                     w->from_format, w->from + at * size, wide, w->scale, most);
+                most = mpti_fp8_tile(w, w->flipped ? square[r] : w->to ? w->to + at : NULL, at, wide, most);
                 if (w->flipped && w->to)
                     memcpy(w->to + at, square[r], wide);
             }
@@ -5579,7 +5431,7 @@ static mpt_status mpti_fp8_encode(mpt_format dst_format, void *to, void *flipped
         return MPT_E_UNSUPPORTED;
     if (bad)
         return MPT_E_ARG;
-    w.from = (const unsigned char *)src, w.to = (unsigned char *)to, w.flipped = (unsigned char *)flipped;
+    w.from = src, w.to = (unsigned char *)to, w.flipped = (unsigned char *)flipped;
     w.rows = rows, w.cols = cols, w.to_format = dst_format, w.from_format = src_format;
     w.scale = scale ? *scale : 1.0f;
     parts = MPTI_IN_PARTS(flipped ? rows : cols,
@@ -5665,12 +5517,9 @@ static void mpti_copy_words(void *to, const void *from, size_t count, size_t wid
 
 MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count, size_t width)
 {
+    w->failed = w->failed || count > (w->end - w->at) / width;
     if (w->failed || !count)
         return;
-    if (count > (w->end - w->at) / width) {
-        w->failed = 1;
-        return;
-    }
     if (w->mode == MPTI_WALK_SIZE) {
         const mpti_span field = mpti_span_of(data, count * width, 0);
         w->failed = mpti_spans_meet(&field, &w->buffer);
@@ -5736,8 +5585,7 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
               !(s->stage & ~(3u | (uint32_t)MPT_STAGE_REFUSED)));
 }
 
-/* Walk an optimizer: `hyper` bytes of 32-bit hyperparameters, then the 64-bit count of its steps.
- * Returns: the struct whose values the caller must check now, or NULL. */
+/* Walk `hyper` bytes of 32-bit words, then the count of steps. Returns the struct to check now, or NULL. */
 MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size_t hyper)
 {
     mpti_walk_fact(w, o != NULL);
