@@ -201,7 +201,7 @@ typedef struct mpt_tensors {
     size_t      count, capacity;
     mpt_tensor  model;          /* formats, storage, moments, seed and group of the tensors added next */
     mpt_status  status;         /* the first error of any addition; test it once, at the end */
-    unsigned    needs;          /* MPT_NEEDS_M, _V, _V_MAX or _FACTORS: moments that mpt_tensors_place adds */
+    unsigned    needs;          /* MPT_NEEDS_M, _V ...: moments that mpt_tensors_place adds to all items */
     size_t      bytes;          /* what mpt_tensors_place still needs; 63 of it align the arrays */
 } mpt_tensors;
 
@@ -215,7 +215,8 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
                                     mpt_format param_format, mpt_format grad_format);
 
 /* mpt_tensors_add -- append a tensor, with the formats and storage of list->model. Pass NULL for an array
- * that the optimizer does not need, or that mpt_tensors_place is to provide.
+ * that the optimizer does not need, or that mpt_tensors_place is to provide. To freeze a tensor, leave it out
+ * of the list, or set its n to 0 for a while. One added late needs an optimizer of its own, with t 0.
  *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also if param, grad and weight are all NULL, or an array overlaps
  * another one of the list (only gradients may overlap each other); MPT_E_UNSUPPORTED for a format that the
@@ -262,8 +263,9 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
  *     mpt_tensors_place(&list, calloc(list.bytes, 1), list.bytes);         // master, m, v of the part
  *     ...
  *     reduce-scatter of the gradients: each rank gets the sums of its part, into item[].grad
- *     mpt_check, mpt_step_combine: one decision and one norm; mpt_clip, mpt_adamw_step, mpt_scaler_update
- *     all-gather of the copies, from item[].param
+ *     mpt_check, mpt_step_combine: one decision and one norm (before it, a step of parts is refused)
+ *     mpt_clip, mpt_adamw_step, mpt_scaler_update
+ *     all-gather of the copies, from item[].param; zero the whole gradients: a list knows its part only
  *
  * To learn the parts of other ranks, for counts and displacements, shard copies of the list's items. On a GPU
  * do not place the list: give the items device memory for their n elements, before mpt_cuda_list_create. LAMB
@@ -277,7 +279,8 @@ MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t part
 /* mpt_weights_set, mpt_weights_get -- copy FP32 values into a tensor's storage (rounded to nearest where it
  * must round), or out of it (from the master, if any): to start training, to evaluate, to export.
  *   t    in/out  needs its weight; mpt_weights_set also writes param beside a master
- *   src  in      [n]; may be an FP32 param itself, which a file was read into: then the master follows it
+ *   src  in      [n], for a part its n; may be an FP32 param itself, which a file was read into: then the
+ *                master follows it
  *   dst  out     [n]
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing written.  Threads: one caller per tensor.
  * Exact: master and split hold every number exactly (NaNs become quiet), Kahan all but the last bits. */
@@ -561,6 +564,7 @@ MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
 // >>M4 check, unscale, clip -----------------------------------------------------------------------
 typedef enum mpt_stage {
     MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED,
+    MPT_STAGE_PART = 4,         /* or-ed: the list has parts of tensors, so mpt_step_combine is due */
     MPT_STAGE_REFUSED = 256     /* or-ed: an optimizer's step was refused since the last check */
 } mpt_stage;
 
@@ -634,21 +638,23 @@ MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
 typedef int mpt_reduce_fn(void *user, double *values, size_t n);
 
 /* mpt_step_combine -- one decision for all ranks: a bad gradient anywhere makes every rank skip and back off,
- * and the norm is that over all ranks. It is for ranks that each checked their own part of the gradient, or
- * their own gradient before it is summed; ranks that all checked the same sum need no call. Every rank must
- * call it once per step, between check and step.
+ * and the norm is that over all ranks. It is for ranks that each checked their own part of a gradient that is
+ * summed already (a sum may overflow where its terms did not, and its norm is not theirs), or of the model;
+ * ranks that all checked the same sum need no call. Every rank must call it once per step, between check and
+ * step, also after a refused check, and one without a batch still calls mpt_scaler_scale: the others wait.
  *   s        in/out  the scaler of the check; the scalers of all ranks then make the same update
  *   step     in/out  found_inf, cause, counts, sumsq and norm become those of all ranks; bad_tensor,
  *                    bad_index (in its part) and bad_cause stay those of this rank
  *   tensors  in      [count], the list that was checked
- *   reduce   in      such as a call of MPI_Allreduce with MPI_SUM on n doubles. It sums five values. Before
+ *   reduce   in      such as a call of MPI_Allreduce with MPI_SUM on n doubles. It sums six values. Before
  *                    them, where the tensors are parts, it sums their sums of squares: one for every 16384
  *                    elements of the whole list, at most 2048 in a call. Every rank but one passes 0 there,
  *                    so that the norm has the bits of the whole list's norm. Without parts the norm is of the
  *                    ranks' sums, in the reduction's order
  *   user     in      passed to reduce
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for a part without sums; MPT_E_ORDER unless after a check and
- * before the step; MPT_E_DATA if the reduction failed: step->found_inf is set, and no rank should go on. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for a part without sums, or beside whole tensors (those need a
+ * list and record of their own: see mpt_steps_join); MPT_E_ORDER on all ranks, with found_inf, if one is not
+ * between check and step; MPT_E_DATA if the reduction failed: found_inf is set, and no rank should go on. */
 MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                     mpt_reduce_fn *reduce, void *user);
 
@@ -2528,15 +2534,17 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     return status;
 }
 
-/* What ranks exchange about their checks: numbers that are all summed over the ranks. */
-#define MPTI_COMBINED 5
-MPT_HD void mpti_combine_pack(const mpt_step *step, double *values)
+/* What ranks exchange about their checks: numbers that are all summed over the ranks. A rank whose check was
+ * refused says so: the others wait for its numbers, and must not step without it. */
+#define MPTI_COMBINED 6
+MPT_HD void mpti_combine_pack(const mpt_step *step, int refused, double *values)
 {
-    values[0] = (double)step->inf_count;
-    values[1] = (double)step->nan_count;
-    values[2] = (double)step->range_count;
-    values[3] = step->found_inf ? 1.0 : 0.0;
-    values[4] = step->sumsq;
+    values[0] = refused ? 0.0 : (double)step->inf_count;
+    values[1] = refused ? 0.0 : (double)step->nan_count;
+    values[2] = refused ? 0.0 : (double)step->range_count;
+    values[3] = refused || step->found_inf ? 1.0 : 0.0;
+    values[4] = refused ? 1.0 : 0.0;
+    values[5] = refused ? 0.0 : step->sumsq;
 }
 
 MPT_HD void mpti_step_counts(mpt_step *s, uint64_t inf, uint64_t nan, uint64_t range)
@@ -2545,15 +2553,6 @@ MPT_HD void mpti_step_counts(mpt_step *s, uint64_t inf, uint64_t nan, uint64_t r
     s->nan_count = nan;
     s->range_count = range;
     s->cause = (inf ? MPT_CAUSE_INF : 0u) | (nan ? MPT_CAUSE_NAN : 0u) | (range ? MPT_CAUSE_RANGE : 0u);
-}
-MPT_HD void mpti_combine_unpack(mpt_scaler *s, mpt_step *step, const double *values)
-{
-    mpti_step_counts(step, (uint64_t)values[0], (uint64_t)values[1], (uint64_t)values[2]);
-    step->found_inf = values[3] > 0.0 ? 1u : 0u;
-    step->sumsq = values[4];
-    step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
-    s->found_inf |= step->found_inf;
-    s->cause |= step->cause;
 }
 
 /* Nonzero if the record already holds a check of the scaler's current step. */
@@ -2564,10 +2563,10 @@ MPT_HD int mpti_is_second_check(const mpt_scaler *s, const mpt_step *step)
 
 /* A refused step marks its record, and the next check is refused: so a caller who ignores its status is told
  * by the update. A record that was never zeroed is unlikely to pass for one. */
-MPT_HD void mpti_refuse_step(mpt_step *r) { r->stage = (r->stage & 3u) | (uint32_t)MPT_STAGE_REFUSED; }
+MPT_HD void mpti_refuse_step(mpt_step *r) { r->stage = (r->stage & 7u) | (uint32_t)MPT_STAGE_REFUSED; }
 MPT_HD int mpti_was_refused(const mpt_scaler *s, const mpt_step *step)
 {
-    return (step->stage & ~3u) == (uint32_t)MPT_STAGE_REFUSED && step->update <= s->updates;
+    return (step->stage & ~7u) == (uint32_t)MPT_STAGE_REFUSED && step->update <= s->updates;
 }
 MPT_HD int mpti_may_check(const mpt_scaler *s, const mpt_step *step)
 {
@@ -2599,19 +2598,20 @@ MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step)
 {
     const int second = s && mpti_is_second_check(s, step);
     step->found_inf = 1u;
-    step->stage &= 3u;
+    step->stage &= 7u;
     if (second && s->in_use != 1u)
         s->in_use = 3u;
     else if (s && !second)
         s->checks = 0u;
 }
 
-/* Nonzero between a check and its step: only then may the step be clipped or taken. */
-MPT_HD int mpti_step_is_open(const mpt_step *step)
+MPT_HD int mpti_is_checked(uint32_t stage)
 {
-    const uint32_t stage = step->stage & 3u;
     return stage == (uint32_t)MPT_STAGE_CHECKED || stage == (uint32_t)MPT_STAGE_UNSCALED;
 }
+
+/* Nonzero between a check, or for parts mpt_step_combine, and the step: then it may be clipped or taken. */
+MPT_HD int mpti_step_is_open(const mpt_step *step) { return mpti_is_checked(step->stage & 7u); }
 
 /* A refused clip closes the record like a refused step: no step may go unclipped.  Returns: 0 then. */
 MPT_HD int mpti_clip_step(mpt_step *step, float max_norm)
@@ -2627,7 +2627,24 @@ MPT_HD int mpti_clip_step(mpt_step *step, float max_norm)
 /* Ranks may combine their records after a check and before the step. */
 MPT_HD int mpti_may_combine(const mpt_scaler *s, const mpt_step *step)
 {
-    return mpti_step_is_open(step) && mpti_is_second_check(s, step);
+    return mpti_is_checked(step->stage & 3u) && mpti_is_second_check(s, step) && s->in_use != 3u;
+}
+
+/* Returns: 0 if the check of any rank was refused; then so is this one. */
+MPT_HD int mpti_combine_unpack(mpt_scaler *s, mpt_step *step, const double *values)
+{
+    step->stage &= ~(uint32_t)MPT_STAGE_PART;
+    if (values[4] > 0.0) {
+        mpti_refuse_check(s, step);
+        return 0;
+    }
+    mpti_step_counts(step, (uint64_t)values[0], (uint64_t)values[1], (uint64_t)values[2]);
+    step->found_inf = values[3] > 0.0 ? 1u : 0u;
+    step->sumsq = values[5];
+    step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
+    s->found_inf |= step->found_inf;
+    s->cause |= step->cause;
+    return 1;
 }
 
 /* The valid hyperparameters. NaN is detected by its bits: -ffast-math may invert a comparison. */
@@ -4207,6 +4224,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
 {
     mpt_status    status = mpti_scaler_usable(s);
     mpti_checking c;
+    size_t        i;
     if (status == MPT_OK && !step)
         status = MPT_E_ARG;
     if (status == MPT_OK && (!mpti_may_check(s, step) || (s->in_use == 2u && !s->checks)))
@@ -4232,6 +4250,9 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     step->found_inf = step->cause ? 1u : 0u;
     step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
     step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
+    for (i = 0; i < count; i++)
+        if (tensors[i].whole > tensors[i].n)
+            step->stage |= (uint32_t)MPT_STAGE_PART;
     step->sizes = mpti_sizes_filter(tensors, count, 0u);
     return mpt_scaler_record(s, 0, step->cause);
 }
@@ -4300,28 +4321,31 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
 {
     mpt_status status = mpti_scaler_usable(s);
     double     values[MPTI_COMBINED], sumsq = 0.0;
-    size_t     chunks = 0, i;
-    if (status == MPT_OK)
-        status = !step || !reduce ? MPT_E_ARG : mpti_tensors_ok(tensors, count, 0u, NULL);
+    size_t     chunks = 0, wholes = 0, i;
+    int        refused;
+    if (status == MPT_E_ARG || !step || !reduce)
+        return MPT_E_ARG;
+    status = mpti_tensors_ok(tensors, count, 0u, NULL);
     for (i = 0; status == MPT_OK && i < count; i++) {
         chunks += mpti_chunks(tensors[i].whole);
+        wholes += !tensors[i].whole && tensors[i].n;
         if (tensors[i].whole && tensors[i].n && !tensors[i].sums)
             status = MPT_E_ARG;
     }
-    if (status == MPT_OK && !mpti_may_combine(s, step))
-        status = MPT_E_ORDER;
+    if (status == MPT_OK && chunks && wholes)
+        status = MPT_E_ARG;
     if (status != MPT_OK)
         return status;
-    mpti_combine_pack(step, values);
-    if (mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
+    refused = !mpti_may_combine(s, step);
+    mpti_combine_pack(step, refused, values);
+    if (mpti_combine_parts(tensors, refused ? 0 : count, chunks, reduce, user, &sumsq) ||
         reduce(user, values, MPTI_COMBINED)) {
         step->found_inf = 1u;
         return MPT_E_DATA;
     }
     if (chunks)
         values[MPTI_COMBINED - 1] = sumsq;
-    mpti_combine_unpack(s, step, values);
-    return MPT_OK;
+    return mpti_combine_unpack(s, step, values) ? MPT_OK : MPT_E_ORDER;
 }
 
 static void mpti_accumulate_piece(void *context, const mpti_piece *piece)
@@ -4485,6 +4509,8 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
     if (!s->checks || (step && step->update != s->updates + 1u))
         return "mpt_check or mpt_unscale is due: none has read this step's gradients, or it was refused, as "
                "is the one after a refused step of mpt";
+    if (step && mpti_may_combine(s, step) && !mpti_step_is_open(step))
+        return "mpt_step_combine is due: the list has parts of tensors, so each rank knows a part only";
     if (step && mpti_step_is_open(step))
         return "an optimizer's step, then mpt_scaler_update are due: gradients were checked already";
     return "mpt_scaler_update is due: gradients were checked, and this step was taken";
@@ -5582,7 +5608,7 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
             !(mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
               mpti_is_size(mpti_to_f64(s->grad_factor)) && mpti_is_size(mpti_to_f64(s->clip_factor)) &&
               s->clip_factor <= 1.0f && s->found_inf <= 1u && s->cause <= 7u && s->bad_cause <= 7u &&
-              !(s->stage & ~(3u | (uint32_t)MPT_STAGE_REFUSED)));
+              !(s->stage & ~(7u | (uint32_t)MPT_STAGE_REFUSED)));
 }
 
 /* Walk `hyper` bytes of 32-bit words, then the count of steps. Returns the struct to check now, or NULL. */

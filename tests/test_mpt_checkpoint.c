@@ -270,7 +270,7 @@ static const poke pokes[] = {
     SCALER(in_use, 4, 4),
     STEP(sumsq, 8, INF_64), STEP(sumsq, 8, 0xc000000000000000u), STEP(norm, 8, INF_64 + 1u),
     STEP(grad_factor, 4, NAN_32), STEP(grad_factor, 4, 0xbf800000u), STEP(clip_factor, 4, 0x40000000u),
-    STEP(found_inf, 4, 2), STEP(stage, 4, 4), STEP(cause, 4, 8), STEP(bad_cause, 4, 8)
+    STEP(found_inf, 4, 2), STEP(stage, 4, 8), STEP(cause, 4, 8), STEP(bad_cause, 4, 8)
 };
 
 static int untouched(const void *p, size_t n)
@@ -394,7 +394,7 @@ static const edge edges[] = {
     STEP_EDGE(sumsq, 8, MOST_64, INF_64), STEP_EDGE(norm, 8, INF_64, INF_64 + 1u),
     STEP_EDGE(grad_factor, 4, MOST_32 + 1u, MOST_32 + 2u),
     STEP_EDGE(clip_factor, 4, 0x3f800000u, 0x3f800001u), STEP_EDGE(clip_factor, 4, 0, 0x80000001u),
-    STEP_EDGE(found_inf, 4, 1, 2), STEP_EDGE(stage, 4, 259, 260),
+    STEP_EDGE(found_inf, 4, 1, 2), STEP_EDGE(stage, 4, 263, 264),
     STEP_EDGE(cause, 4, 7, 8), STEP_EDGE(bad_cause, 4, 7, 8)
 };
 

@@ -2118,7 +2118,7 @@ static void ranks_step(sharded *a, size_t parts, size_t want)
         r.call = 0;
         CHECK_EQ_I(mpt_step_combine(&once, &alone, item[k], SHARDED, sums_reduce, &r), MPT_OK);
     }
-    CHECK(elements == 52880 && r.call == 2 && r.n[0] == 7 && r.n[1] == 5);
+    CHECK(elements == 52880 && r.call == 2 && r.n[0] == 7 && r.n[1] == 6);
     CHECK_EQ_U(empty, want);
     r.tell = 1;
     for (k = 0; k < parts; k++) {
@@ -2209,7 +2209,7 @@ TEST(many_sums_go_around_in_pieces)
         step = first;
         CHECK_EQ_I(mpt_step_combine(&s, &step, t[k % 3], 2, sums_reduce, &r), MPT_OK);
     }
-    CHECK(r.call == 3 && r.n[0] == 2048 && r.n[1] == CHUNKS - 2048 && r.n[2] == 5);
+    CHECK(r.call == 3 && r.n[0] == 2048 && r.n[1] == CHUNKS - 2048 && r.n[2] == 6);
     CHECK_EQ_U(mpti_f64_bits(step.sumsq), mpti_f64_bits(slot[0]));
     t[0][0].sums = NULL;
     step = first;
@@ -2276,6 +2276,71 @@ TEST(parts_are_placed_and_refused)
     CHECK_EQ_I(mpt_tensors_add(&list, "w", 65537, p, g, NULL, NULL, NULL), MPT_OK);
     CHECK_EQ_I(mpt_tensors_shard(&list, 3, 4), MPT_OK);             /* from 49152.75, rounded down */
     CHECK(item[0].first == 49152 && item[0].n == 16385);
+}
+
+/* Before mpt_step_combine a rank knows the norm and the Inf of its part alone, so it may not step or clip;
+ * a rank whose check was refused takes part with numbers that make the others refuse, too. */
+TEST(parts_wait_for_the_other_ranks)
+{
+    static float  weights[2][40000], gradients[2][40000], more[8];
+    mpt_tensor    item[2][2];
+    mpt_scaler    s[2];
+    mpt_step      step[2];
+    mpt_sgd       sgd = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
+    sums_of_ranks r;
+    double        sums[2][3];
+    size_t        i, k, round;
+    memset(item, 0, sizeof item);
+    memset(step, 0, sizeof step);
+    for (k = 0; k < 2; k++) {
+        CHECK_EQ_I(mpt_scaler_init(&s[k], NULL), MPT_OK);
+        for (i = 0; i < 40000; i++)
+            gradients[k][i] = 65536.0f;
+        item[k][0] = mpt_tensor_grad_f32("w", gradients[k], k ? 40000 - 16384 : 16384);
+        item[k][0].whole = 40000, item[k][0].first = k * 16384, item[k][0].sums = sums[k];
+        item[k][0].master = weights[k];
+    }
+    for (round = 0; round < 4; round++) {       /* 1: no scale on rank 0; 2: a whole tensor beside the part */
+        const int refused = round == 1;
+        memset(&r, 0, sizeof r);
+        for (k = 0; k < 2; k++) {
+            if (!refused || k)
+                (void)mpt_scaler_scale(&s[k], 1.0f);
+            CHECK_EQ_I(mpt_check(&s[k], &step[k], item[k], 1, NULL), refused && !k ? MPT_E_ORDER : MPT_OK);
+        }
+        if (!round) {
+            mpt_step early = step[1], late = step[1];
+            CHECK_EQ_I(mpt_sgd_step(&sgd, &early, item[1], 1), MPT_E_ORDER);
+            CHECK(sgd.t == 0 && strstr(mpt_order_text(&s[1], &late), "mpt_step_combine") != NULL);
+            CHECK_EQ_I(mpt_sgd_step(&sgd, &early, item[1], 1), MPT_E_ORDER);    /* still, once refused */
+            CHECK_EQ_I(mpt_clip(&late, 1.0f), MPT_E_ORDER);
+            CHECK_EQ_I(mpt_steps_join(&step[1], 1), MPT_E_ORDER);
+        }
+        if (round == 2) {
+            item[1][1] = mpt_tensor_grad_f32("whole", more, 8);
+            CHECK_EQ_I(mpt_step_combine(&s[1], &step[1], item[1], 2, sums_reduce, &r), MPT_E_ARG);
+            CHECK(!r.call);
+        }
+        for (r.tell = 0; r.tell < 2; r.tell++)
+            for (k = 0; k < 2; k++) {
+                mpt_scaler was = s[k];
+                mpt_step   mine = step[k];
+                r.call = 0;
+                CHECK_EQ_I(mpt_step_combine(&s[k], &step[k], item[k], 1, sums_reduce, &r),
+                           (r.tell && refused) || (refused && !k) ? MPT_E_ORDER : MPT_OK);
+                CHECK_EQ_U(r.call, 2);
+                if (!r.tell)
+                    s[k] = was, step[k] = mine;
+            }
+        for (k = 0; k < 2; k++) {
+            CHECK(refused ? step[k].found_inf == 1u : step[k].norm == 200.0 && !step[k].found_inf);
+            CHECK_EQ_I(mpt_sgd_step(&sgd, &step[k], item[k], 1), refused && !k ? MPT_E_ORDER : MPT_OK);
+            CHECK_EQ_I(mpt_scaler_update(&s[k]), refused ? MPT_E_ORDER : MPT_OK);
+            CHECK(s[k].updates == (refused ? 1u : round + (round < 1)) && s[k].scale == s[0].scale);
+        }
+        if (refused)
+            step[0] = step_zero();      /* its step was refused, too */
+    }
 }
 
 /* An FP32 param beside a master is a copy only if it is rounded; else it is the master itself, for a loop
@@ -2377,6 +2442,7 @@ int main(int argc, char **argv)
     RUN_EXACT(parts_step_as_the_whole);
     RUN_EXACT(many_sums_go_around_in_pieces);
     RUN(parts_are_placed_and_refused);
+    RUN(parts_wait_for_the_other_ranks);
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2
     (void)mt_test_lamb_norms_are_added_on_the_tree;         /* x87 sums are wider than a double */
     (void)mt_test_lamb_steps_by_whole_norms;

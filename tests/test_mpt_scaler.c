@@ -1428,8 +1428,9 @@ static int fake_reduce(void *user, double *values, size_t n)
 
 TEST(ranks_decide_together)
 {
-    static const double good[5] = {0, 0, 0, 0, 16.0}, bad[5] = {2, 3, 0, 1, 0.0}, mute[5] = {0, 0, 0, 1, 1.0};
-    static const double range[5] = {0, 0, 7, 1, 0.0};
+    static const double good[6] = {0, 0, 0, 0, 0, 16.0}, bad[6] = {2, 3, 0, 1, 0, 0.0};
+    static const double mute[6] = {0, 0, 0, 1, 0, 1.0}, range[6] = {0, 0, 7, 1, 0, 0.0};
+    static const double refused[6] = {0, 0, 0, 1, 1, 0.0};
     mpt_scaler          s = ours(10), before;
     mpt_tensor          t = grad_of(room[0], MPT_F32, 2);
     mpt_step            step;
@@ -1439,7 +1440,8 @@ TEST(ranks_decide_together)
     put_value(&t, 1, 0.0f);
     before = s;
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_ORDER);
-    CHECK(!memcmp(&before, &s, sizeof s));
+    CHECK(!memcmp(&before, &s, sizeof s) && step.found_inf && r.calls == 1);    /* the others are told */
+    r.calls = 0;
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_step_combine(NULL, &step, &t, 1, fake_reduce, &r), MPT_E_ARG);
     CHECK_EQ_I(mpt_step_combine(&s, NULL, &t, 1, fake_reduce, &r), MPT_E_ARG);
@@ -1470,6 +1472,20 @@ TEST(ranks_decide_together)
     CHECK(step.found_inf == 1 && step.cause == MPT_CAUSE_RANGE && s.cause == MPT_CAUSE_RANGE &&
           step.range_count == 7);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
+    before = s;
+    r.others = refused;                 /* another rank: so is this one's check, and its update, once */
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_ORDER);
+    CHECK(step.found_inf && s.scale == before.scale);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
+    CHECK(s.scale == before.scale && s.updates == before.updates && s.skipped == before.skipped);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_E_ORDER);     /* a second one */
+    r.others = good;
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_ORDER);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
     (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.fails = 1;
