@@ -638,10 +638,11 @@ MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
 typedef int mpt_reduce_fn(void *user, double *values, size_t n);
 
 /* mpt_step_combine -- one decision for all ranks: a bad gradient anywhere makes every rank skip and back off,
- * and the norm is that over all ranks. It is for ranks that each checked their own part of a gradient that is
- * summed already (a sum may overflow where its terms did not, and its norm is not theirs), or of the model;
- * ranks that all checked the same sum need no call. Every rank must call it once per step, between check and
- * step, also after a refused check, and one without a batch still calls mpt_scaler_scale: the others wait.
+ * and the norm is that over all ranks. It is for ranks that each checked their own part of the summed
+ * gradient, or of the model; ranks that all checked the same sum need no call. Before the sum it only tells
+ * earlier: the sum needs its own check, as it may overflow where no term did, and its norm is another. Every
+ * rank must call it once per step, between check and step, also after a refused check: the others wait for
+ * it. (A rank without a batch still calls mpt_scaler_scale.)
  *   s        in/out  the scaler of the check; the scalers of all ranks then make the same update
  *   step     in/out  found_inf, cause, counts, sumsq and norm become those of all ranks; bad_tensor,
  *                    bad_index (in its part) and bad_cause stay those of this rank
