@@ -66,7 +66,6 @@
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, if the compiler is
  *              gcc or clang and the processor x86 or aarch64. 0: the portable path only. 2 (SSE2 or NEON),
  *              3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the same bits.
- *              aarch64's FP16 arithmetic is used if the compiler may emit it (-march=armv8.2-a+fp16).
  * MPT_USE_OPENMP          needs the compiler's -fopenmp: calls on large arrays and lists of tensors use the
  *              OpenMP team of the calling thread; inside a parallel region, the calling thread alone.
  * MPT_PARALLEL_FOR(count, body, context)   a thread pool of your own instead of OpenMP. It must call
@@ -705,7 +704,7 @@ MPT_HD mpt_bf16 mpt_bf16_copysign(mpt_bf16 a, mpt_bf16 b);
  *   dst      out  [n]
  *   a, b, c  in   [n]
  * In place: dst may be a, b or c; no other overlap. Fast (some elements per cycle) with AVX2, chosen at run
- * time, and for f16 with aarch64's FP16 arithmetic (see MPT_SIMD); else scalar integer operations.
+ * time; else scalar integer operations.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
  * Exact: bit for bit as the scalar function, NaN included, on every path and for any setting of the processor
  * (rounding, flush to zero), which is restored at the end.  Threads: any. */
