@@ -94,12 +94,20 @@
 #error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 4 (at most that path)"
 #endif
 
+/* ALIGNED: so that no vector of a tile crosses a cache line. LIKELY: the usual case, such as numbers that are
+ * normal in both formats. */
 #if defined(__GNUC__) || defined(__clang__)
 #define MPTI_UNUSED __attribute__((unused))
 #define MPTI_NOINLINE __attribute__((noinline))
+#define MPTI_ALIGNED __attribute__((aligned(64)))
+#define MPTI_RESTRICT __restrict__
+#define MPTI_LIKELY(condition) __builtin_expect((condition) != 0, 1)
 #else
 #define MPTI_UNUSED
 #define MPTI_NOINLINE
+#define MPTI_ALIGNED
+#define MPTI_RESTRICT
+#define MPTI_LIKELY(condition) ((condition) != 0)
 #endif
 
 #ifdef MPT_STATIC
@@ -873,12 +881,7 @@ MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n,
  *
  * ---- bits ---- */
 
-/* Tells the compiler the usual case, such as numbers that are normal in both formats. */
-#if defined(__GNUC__) || defined(__clang__)
-#define MPTI_LIKELY(condition) __builtin_expect((condition) != 0, 1)
-#else
-#define MPTI_LIKELY(condition) ((condition) != 0)
-#endif
+#define MPTI_ONE ((uint64_t)1)
 
 /* Reinterpret the bits of a floating-point number as an integer (its bit pattern), and back. */
 #ifdef __CUDA_ARCH__
@@ -937,11 +940,8 @@ MPT_HD uint32_t mpti_shift_rne32(uint32_t sig, int shift)
 
 MPT_HD uint64_t mpti_shift_rne64(uint64_t sig, int shift)
 {
-    const uint64_t one = 1;
-    return (sig + ((one << (shift - 1)) - 1u) + ((sig >> shift) & 1u)) >> shift;
+    return (sig + ((MPTI_ONE << (shift - 1)) - 1u) + ((sig >> shift) & 1u)) >> shift;
 }
-
-#define MPTI_ONE ((uint64_t)1)
 
 /* Nonzero if `array` cannot be n > 0 elements of `bytes` bytes: it is NULL, or larger than half the address
  * space, which no object is, and beyond which sizes in bytes could wrap. */
@@ -1098,10 +1098,6 @@ MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
 #define MPTI_PTX_FP8 1      /* one instruction encodes two numbers, `high` into the upper byte; overflow */
 #define MPTI_PTX_FP8_PAIR(format, pair, high, low)  /* and Inf give the largest finite number */            \
     asm("cvt.rn.satfinite." format "x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low))
-#define MPTI_PTX_FP8_ENCODE(format)                                                                         \
-    uint16_t pair;                                                                                          \
-    MPTI_PTX_FP8_PAIR(format, pair, 0.0f, __uint_as_float(u));                                              \
-    return (uint8_t)pair;
 #endif
 
 /* f32 pattern -> E4M3 or E5M2 code, as 32 bits, for loops (see MPTI_FROM_F32). Overflow and Inf give
@@ -1119,11 +1115,12 @@ MPT_HD uint32_t mpti_fp8_code(uint32_t u, int e5m2, int saturate)
         return sign | (a > 0x7f800000u ? mpti_small_special(a, e5m2 ? 2 : 3, beyond)
                                        : beyond - (uint32_t)saturate);
 #ifdef MPTI_PTX_FP8
-    if (e5m2) {
-        MPTI_PTX_FP8_ENCODE("e5m2")
-    } else {
-        MPTI_PTX_FP8_ENCODE("e4m3")
-    }
+    uint16_t pair;
+    if (e5m2)
+        MPTI_PTX_FP8_PAIR("e5m2", pair, 0.0f, __uint_as_float(u));
+    else
+        MPTI_PTX_FP8_PAIR("e4m3", pair, 0.0f, __uint_as_float(u));
+    return (uint8_t)pair;
 #else
     return sign | mpti_small_encode(a, e5m2 ? 2 : 3, e5m2 ? 113u : 121u);
 #endif
@@ -1211,7 +1208,7 @@ MPT_HD uint8_t mpti_e5m2_from_f64(uint64_t u) { return mpti_e5m2_encode(mpti_f32
 /* f32 pattern -> f64 pattern. Exact, except that a signaling NaN becomes quiet. */
 MPT_HD uint64_t mpti_f64_widen(uint32_t u)
 {
-    const uint64_t sign = (uint64_t)(u & 0x80000000u) << 32, one = 1;
+    const uint64_t sign = (uint64_t)(u & 0x80000000u) << 32;
     const uint32_t a = u & 0x7fffffffu;
     if (MPTI_LIKELY(a - 0x800000u < 0x7f000000u))               /* normal */
         return sign | (((uint64_t)a << 29) + ((uint64_t)896 << 52));
@@ -1222,7 +1219,7 @@ MPT_HD uint64_t mpti_f64_widen(uint32_t u)
         return sign;
     {   /* subnormal: the highest one bit becomes the hidden bit */
         const int up = mpti_clz32(a) - 8;
-        return sign | ((uint64_t)(897 - up) << 52) | (((uint64_t)a << (29 + up)) & ((one << 52) - 1u));
+        return sign | ((uint64_t)(897 - up) << 52) | (((uint64_t)a << (29 + up)) & ((MPTI_ONE << 52) - 1u));
     }
 }
 
@@ -1518,7 +1515,7 @@ MPT_HD uint32_t mpti_e2m1_code(const uint32_t limit[7], uint32_t u)
 /* Whether any of the last `shift` bits of sig is 1. */
 MPT_HD int mpti_drops(uint64_t sig, int shift)
 {
-    return (shift > 63 ? sig : sig & (((uint64_t)1 << shift) - 1u)) != 0u;
+    return (shift > 63 ? sig : sig & ((MPTI_ONE << shift) - 1u)) != 0u;
 }
 
 /* sig >> shift for shift >= 0; the last bit is also set if any dropped bit is 1 (a sticky bit). */
@@ -1531,7 +1528,7 @@ MPT_HD uint64_t mpti_shift_jam(uint64_t sig, int shift)
 MPT_HD int mpti_drop_goes_up(mpt_rounding rounding, uint32_t random, unsigned sign, unsigned odd,
                              uint64_t sig, int shift)
 {
-    const uint64_t one = 1, rest = sig & ((one << shift) - 1u), half = one << (shift - 1);
+    const uint64_t rest = sig & ((MPTI_ONE << shift) - 1u), half = MPTI_ONE << (shift - 1);
     if (!rest)
         return 0;
     switch (rounding) {
@@ -1858,7 +1855,7 @@ MPT_HD unsigned mpti_a_to_integral(mpti_env *e, unsigned a)
         x.sig = 1u;
         shift = 20;
     }
-    if (x.sig & (((uint64_t)1 << shift) - 1u))
+    if (x.sig & ((MPTI_ONE << shift) - 1u))
         e->flags |= MPT_FLAG_INEXACT;
     x.sig = mpti_shift16(e, x.sign, x.sig, shift);
     x.exp = 0;
@@ -2284,16 +2281,6 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
  * over MPTI_TILE elements of arrays that do not overlap even at plain -O2. clang 14 crashes on AVX-512 code
  * with both the address and the undefined-behaviour sanitizer, so that code has the first one only. */
 #define MPTI_TILE 256
-#if defined(__GNUC__) || defined(__clang__)
-#define MPTI_ALIGNED __attribute__((aligned(64)))       /* so that no vector of a tile crosses a cache line */
-#else
-#define MPTI_ALIGNED
-#endif
-#if defined(__GNUC__) || defined(__clang__)
-#define MPTI_RESTRICT __restrict__
-#else
-#define MPTI_RESTRICT
-#endif
 #define MPTI_ONCE(name, loop, parameters, arguments)                              \
     MPTI_UNUSED static void name parameters                                       \
     {                                                                             \
@@ -2428,9 +2415,7 @@ MPTI_INLINE void mpti_fetch_ahead(const void *p, size_t bytes)
         __builtin_prefetch((const char *)((uintptr_t)p + 4096u + i), 0, 3);
     }
 }
-#endif
 
-#if MPTI_X86
 /* ---- AVX-512 ---- */
 
 /* Vectors with 16 lanes of 32 bits or 32 lanes of 16 bits, and parts of such vectors. Where C has no
