@@ -3350,22 +3350,28 @@ static mpt_fields mpti_take_apart(const mpt_format_info *f, uint64_t code)
     return p;
 }
 
+/* The bits of the double that a code stands for. Unlike mpt_decode_as, it keeps a signaling NaN signaling, so
+ * that encoding raises INVALID, and flushes subnormals on request. */
+static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsigned flush)
+{
+    const mpt_fields p = mpti_take_apart(f, code);
+    const uint64_t   inf = (uint64_t)0x7ff << 52, sign = (uint64_t)p.sign << 63;
+    if (p.kind <= MPT_CLASS_QUIET_NAN) {
+        const uint64_t payload = f->has_inf ? p.mantissa_field << (52 - f->mantissa_bits) : MPTI_ONE << 51;
+        return (f->specials == MPT_SPECIALS_FNUZ ? 0u : sign) | inf | payload;
+    }
+    if (p.kind == MPT_CLASS_NEG_INF || p.kind == MPT_CLASS_POS_INF)
+        return sign | inf;
+    if (flush & MPT_FLUSH_INPUTS && (p.kind == MPT_CLASS_NEG_SUBNORMAL || p.kind == MPT_CLASS_POS_SUBNORMAL))
+        return sign;
+    return mpti_f64_compose(p.sign, p.significand, p.exponent);
+}
+
 MPTI_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code)
 {
     const uint64_t inf = (uint64_t)0x7ff << 52, quiet = MPTI_ONE << 51;
-    mpt_fields     p;
-    uint64_t       sign;
-    if (!info)
-        return mpti_f64_make(inf | quiet);
-    p = mpti_take_apart(info, code);
-    sign = (uint64_t)p.sign << 63;
-    if (p.kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_SIGNALING_NAN) {
-        const uint64_t payload = info->has_inf ? p.mantissa_field << (52 - info->mantissa_bits) : 0u;
-        return mpti_f64_make((info->specials == MPT_SPECIALS_FNUZ ? 0u : sign) | inf | quiet | payload);
-    }
-    if (p.kind == MPT_CLASS_NEG_INF || p.kind == MPT_CLASS_POS_INF)
-        return mpti_f64_make(sign | inf);
-    return mpti_f64_make(mpti_f64_compose(p.sign, p.significand, p.exponent));
+    const uint64_t u = info ? mpti_f64_of_code(info, code, 0u) : inf | quiet;
+    return mpti_f64_make((u & ~(MPTI_ONE << 63)) > inf ? u | quiet : u);
 }
 
 MPTI_DEF double mpt_decode(mpt_format format, uint64_t code)
@@ -3416,12 +3422,12 @@ MPTI_NOINLINE static int mpti_round_up(const mpt_opts *o, unsigned sign, unsigne
 }
 
 /* Round sig * 2^q, finite and not zero, to a code without its sign, as if the exponent had no upper limit:
- * the caller handles overflow. `top` is the place of the highest one bit of sig. */
-static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, int top, unsigned sign,
+ * the caller handles overflow. The highest bit of sig is 1. */
+static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, unsigned sign,
                                    const mpt_opts *o, unsigned *flags)
 {
     const int scale = f->specials == MPT_SPECIALS_SCALE, m = f->mantissa_bits;
-    const int e = q + top, floor_e = e < f->emin ? f->emin : e;
+    const int e = q + 63, floor_e = e < f->emin ? f->emin : e;
     const int shift = floor_e - m - q;
     uint64_t  code = ((uint64_t)(floor_e - f->emin) << m) + (shift > 63 ? 0u : sig >> shift);
     int       tiny = 0;
@@ -3434,9 +3440,8 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     /* In SCALE formats every significand is 1, which is odd. */
     code += (uint64_t)mpti_round_up(o, sign, scale ? 1u : (unsigned)(code & 1u), sig, shift);
     if (e < f->emin) {                  /* not tiny if rounding with an unbounded exponent gives 2^emin */
-        const int      free_shift = top - m;
-        const uint64_t kept = sig >> free_shift;
-        const int      up = mpti_round_up(o, sign, (unsigned)(kept & 1u), sig, free_shift);
+        const uint64_t kept = sig >> (63 - m);
+        const int      up = mpti_round_up(o, sign, (unsigned)(kept & 1u), sig, 63 - m);
         tiny = o->tininess == MPT_TININESS_BEFORE || e < f->emin - 1 ||
                kept + (uint64_t)up < MPTI_ONE << (m + 1);
     }
@@ -3449,17 +3454,21 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     return code;
 }
 
-/* Encode (-1)^sign * sig * 2^q, finite and not zero, including overflow; `top` as in mpti_encode_finite. */
-static uint64_t mpti_encode_number(const mpt_format_info *f, uint64_t sig, int q, int top, unsigned sign,
+/* Encode (-1)^sign * sig * 2^q, any finite number, including overflow. */
+static uint64_t mpti_encode_number(const mpt_format_info *f, uint64_t sig, int q, unsigned sign,
                                    const mpt_opts *o, unsigned *flags)
 {
     const uint64_t sign_bit = f->sign_bits ? (uint64_t)sign << (f->bits - 1) : 0u;
-    uint64_t       code;
-    if (!f->sign_bits && sign) {
+    uint64_t       code = 0u;
+    if (sig && sign && !f->sign_bits) {
         *flags |= MPT_FLAG_INVALID;
         return f->nan_code;
     }
-    code = mpti_encode_finite(f, sig, q, top, sign, o, flags);
+    if (sig) {
+        const int up = mpti_clz64(sig);
+        code = mpti_encode_finite(f, sig << up, q - up, sign, o, flags);
+    } else if (f->specials == MPT_SPECIALS_SCALE)
+        *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
     if (code > f->max_code) {
         *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
         return mpti_encode_overflow(f, sign_bit, o, 0);
@@ -3469,43 +3478,25 @@ static uint64_t mpti_encode_number(const mpt_format_info *f, uint64_t sig, int q
     return sign_bit | code;
 }
 
-static uint64_t mpti_encode_zero(const mpt_format_info *f, uint64_t sign_bit, unsigned *flags)
-{
-    if (f->specials == MPT_SPECIALS_SCALE)
-        *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
-    return f->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit;
-}
-
 static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt_opts *o, unsigned *flags)
 {
     const unsigned sign = (unsigned)(u >> 63);
     const uint64_t sign_bit = f->sign_bits ? (uint64_t)sign << (f->bits - 1) : 0u;
     const uint64_t hidden = MPTI_ONE << 52, man = u & (hidden - 1u);
     const int      field = (int)((u >> 52) & 0x7ffu);
-    uint64_t       sig = field ? man | hidden : man;
-    int            q = (field ? field : 1) - 1075;
-
     if (field == 0x7ff && man) {
         if (!(man >> 51) || !f->has_nan)
             *flags |= MPT_FLAG_INVALID;
         return mpti_encode_nan(f, sign_bit, man, o);
     }
-    if (!field && (o->flush & MPT_FLUSH_INPUTS))
-        sig = 0u;
-    if (!f->sign_bits && sign && sig) {
-        *flags |= MPT_FLAG_INVALID;
-        return f->nan_code;
-    }
-    if (field == 0x7ff) {
+    if (field == 0x7ff && (f->sign_bits || !sign)) {    /* in an unsigned format -Inf is as -2^1024 */
         if (!f->has_inf || o->overflow == MPT_OVERFLOW_SATURATE)
             *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
         return mpti_encode_overflow(f, sign_bit, o, 1);
     }
-    if (!sig)
-        return mpti_encode_zero(f, sign_bit, flags);
-    for (; !(sig & hidden); q--)        /* normalize a subnormal double */
-        sig <<= 1;
-    return mpti_encode_number(f, sig, q, 52, sign, o, flags);
+    if (field)
+        return mpti_encode_number(f, man | hidden, field - 1075, sign, o, flags);
+    return mpti_encode_number(f, o->flush & MPT_FLUSH_INPUTS ? 0u : man, -1074, sign, o, flags);
 }
 
 /* Encode a double (bit pattern x) or an integer (`sign` and magnitude x). */
@@ -3518,14 +3509,10 @@ static uint64_t mpti_encode_value(const mpt_format_info *f, int integer, unsigne
     if (!f || mpti_bad_opts(o)) {
         raised = MPT_FLAG_INVALID;
         code = f ? f->nan_code : 0u;
-    } else if (!integer) {
+    } else if (integer)
+        code = mpti_encode_number(f, x, 0, sign, o, &raised);
+    else
         code = mpti_encode_bits(f, x, o, &raised);
-    } else if (!x) {
-        code = mpti_encode_zero(f, 0u, &raised);
-    } else {
-        const int up = mpti_clz64(x);
-        code = mpti_encode_number(f, x << up, -up, 63, sign, o, &raised);
-    }
     if (flags)
         *flags |= raised;
     return code;
@@ -3609,7 +3596,7 @@ static int mpti_is_exact(const mpt_format_info *f, uint64_t u)
     unsigned unused = 0u;
     if ((u & ~(MPTI_ONE << 63)) > (uint64_t)0x7ff << 52)
         return f->has_nan;
-    return mpti_f64_bits(mpt_decode_as(f, mpti_encode_bits(f, u, &mpti_plain_opts, &unused))) == u;
+    return mpti_f64_of_code(f, mpti_encode_bits(f, u, &mpti_plain_opts, &unused), 0u) == u;
 }
 
 MPTI_DEF int mpt_is_exact(mpt_format format, double value)
@@ -3923,25 +3910,6 @@ MPTI_NOINLINE static void mpti_store_code(void *p, int bytes, uint64_t code)
     case 2: memcpy(p, &u16, 2u); break;
     default: *(unsigned char *)p = (unsigned char)code; break;
     }
-}
-
-/* The bits of the double that a code stands for. Unlike mpt_decode_as, it keeps a signaling NaN signaling, so
- * that encoding raises INVALID, and flushes subnormals on request. */
-static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsigned flush)
-{
-    const mpt_fields p = mpti_take_apart(f, code);
-    const uint64_t   sign = (uint64_t)p.sign << 63;
-    switch (p.kind) {
-    case MPT_CLASS_SIGNALING_NAN:
-        return sign | (uint64_t)0x7ff << 52 | p.mantissa_field << (52 - f->mantissa_bits);
-    case MPT_CLASS_NEG_SUBNORMAL:
-    case MPT_CLASS_POS_SUBNORMAL:
-        if (flush & MPT_FLUSH_INPUTS)
-            return sign;
-        break;
-    default: break;
-    }
-    return mpti_f64_bits(mpt_decode_as(f, code));
 }
 
 /* mpti_bad_opts and mpti_f32_from_f64 as calls: here more inline copies would only make the code larger. */
@@ -4779,7 +4747,7 @@ MPTI_NOINLINE static uint64_t mpti_quantize_slow(const mpt_format_info *wide, co
 {
     unsigned       unused = 0u;
     const uint64_t u = mpti_f64_of_code(wide, code, o->flush);
-    return mpti_f64_bits(mpt_decode_as(f, mpti_encode_bits(f, u, o, &unused)));
+    return mpti_f64_of_code(f, mpti_encode_bits(f, u, o, &unused), 0u);
 }
 
 /* Correct the results of a group for patterns from the limit on, which are rare. */
@@ -5583,7 +5551,6 @@ static int mpti_read_nan(const mpt_format_info *f, const mpti_read *r, const mpt
 MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *text, size_t length,
                                     const mpt_opts *opts, unsigned *flags, uint64_t *code, size_t *end)
 {
-    const uint64_t inf = (uint64_t)0x7ff << 52;
     mpti_read      r;
     unsigned       raised = 0u;
     size_t         payload_at = 0;
@@ -5606,11 +5573,10 @@ MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *te
         *end = r.at;
     if (!ok)
         return MPT_E_DATA;
-    if (r.kind == MPTI_READ_NUMBER && r.sig)
-        result = mpti_encode_number(info, r.sig, r.exp, 62, r.sign, opts, &raised);
-    else if (r.kind <= MPTI_READ_INF)
-        result = mpti_encode_bits(info, (uint64_t)r.sign << 63 | (r.kind == MPTI_READ_INF ? inf : 0u), opts,
-                                  &raised);
+    if (r.kind == MPTI_READ_NUMBER)
+        result = mpti_encode_number(info, r.sig, r.exp, r.sign, opts, &raised);
+    else if (r.kind == MPTI_READ_INF)
+        result = mpti_encode_bits(info, (uint64_t)r.sign << 63 | (uint64_t)0x7ff << 52, opts, &raised);
     *code = result;
     if (flags)
         *flags |= raised;
@@ -6111,7 +6077,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  * 1. Add its row to MPT_FORMATS (>>H3). Its limits, codes and names, mpt_encode, mpt_decode, mpt_anatomy and
  *    the README's table follow from that; the format tests in tests/test_half.c cover it by themselves.
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to all code that tests `specials`:
- *    from MPTI_EMIN to mpti_encode_zero (>>H13), mpti_quantizer_init (>>H14), and some lines of >>H16.
+ *    from MPTI_EMIN to mpti_encode_number (>>H13), mpti_quantizer_init (>>H14), and some lines of >>H16.
  * 3. If it needs a type and fast conversions, add the type (>>H3); its prototypes (>>H5, >>H7); encode and
  *    decode made from mpti_small_encode and mpti_small_decode, and a line of MPTI_CONVERSIONS (>>H11); its
  *    two kernels, a line for each in mpti_kernel_here, which makes mpt_convert_n fast too, and lines of
