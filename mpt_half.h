@@ -3068,7 +3068,7 @@ typedef struct mpti_job {
     unsigned char       *to;
     const unsigned char *from[3];
     size_t               out, in[3];        /* bytes per element */
-    int                  how;
+    int                  how, around;       /* around: set by mpti_run, if non-temporal stores pay */
 } mpti_job;
 
 /* The job of a kernel from one array, of `in` bytes per element, to another one of `out` bytes. */
@@ -3076,7 +3076,7 @@ MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, con
                                  int how)
 {
     mpti_job j;
-    j.kernel = kernel, j.how = how;
+    j.kernel = kernel, j.how = how, j.around = 0;
     j.to = (unsigned char *)dst, j.out = out;
     j.from[0] = (const unsigned char *)src, j.in[0] = in;
     j.from[1] = j.from[2] = j.from[0];      /* unused, but not NULL: 0 bytes are added to it */
@@ -3118,7 +3118,7 @@ MPTI_UNUSED static void mpti_run_few(const mpti_job *j, size_t i, size_t n)
 /* Run a part of a job. Unless the destination is also a source, one group at the start and one at the end of
  * the array convert some elements twice, so that the groups between begin at a cache line and their stores
  * cross none. The groups between come last, because the processor mispredicts the end of their loop. */
-MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n, int around)
+MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n)
 {
     const int    apart = j->to != j->from[0] && j->to != j->from[1] && j->to != j->from[2];
     const size_t past = (uintptr_t)j->to % 64u;
@@ -3135,58 +3135,53 @@ MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n, int around)
     if (end < n && apart)
         mpti_run_groups(j, n - MPTI_GROUP, 1, j->how);
 #if MPTI_X86
-    if (apart && around && !((uintptr_t)(j->to + i * j->out) % 64u) && mpti_path() >= MPTI_PATH_AVX2) {
+    if (apart && j->around && !((uintptr_t)(j->to + i * j->out) % 64u) && mpti_path() >= MPTI_PATH_AVX2) {
         mpti_run_groups(j, i, (end - i) / MPTI_GROUP, j->how | MPTI_AROUND);
         __asm__ volatile("sfence" : : : "memory");
         return;
     }
 #endif
-    (void)around;
     mpti_run_groups(j, i, (end - i) / MPTI_GROUP, j->how);
     if (end < n && !apart)
         mpti_run_few(j, end, n - end);
 }
 
 #ifdef MPTI_MANY_THREADS
-typedef struct mpti_shared_job { mpti_job job; int around; } mpti_shared_job;
-
 static void mpti_run_range(void *context, size_t part, size_t begin, size_t end)
 {
-    const mpti_shared_job *shared = (const mpti_shared_job *)context;
-    mpti_job               j = shared->job;
-    int                    k;
+    mpti_job j = *(const mpti_job *)context;
+    int      k;
     (void)part;
     j.to += begin * j.out;
     for (k = 0; k < 3; k++)
         j.from[k] += begin * j.in[k];
-    mpti_run_part(&j, end - begin, shared->around);
+    mpti_run_part(&j, end - begin);
 }
 
-static void mpti_run_parts(const mpti_job *j, size_t n, int around)
+static void mpti_run_parts(mpti_job *j, size_t n)
 {
-    size_t          least = MPTI_FAST_PART;
-    mpti_shared_job shared;
-    int             k;
+    size_t least = MPTI_FAST_PART;
+    int    k;
     for (k = 0; k < 3; k++)
         if (j->in[k])
             least = mpti_part_least(least, j->to, (ptrdiff_t)j->out, j->from[k], (ptrdiff_t)j->in[k], n);
-    shared.job = *j, shared.around = around;
-    (void)MPTI_IN_PARTS(n, least, mpti_run_range, &shared);
+    (void)MPTI_IN_PARTS(n, least, mpti_run_range, j);
 }
 #endif
 
 /* Run a job over n elements. */
-MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
+MPTI_UNUSED static void mpti_run(mpti_job *j, size_t n)
 {
-    const int around = n * (j->out + j->in[0] + j->in[1] + j->in[2]) > MPTI_AROUND_BYTES;
     if (n <= MPTI_TILE && n % MPTI_GROUP == 0) {
         if (n)                          /* arrays may be NULL if n is 0 */
             mpti_run_groups(j, 0, n / MPTI_GROUP, j->how);
-    } else
+        return;
+    }
+    j->around = n * (j->out + j->in[0] + j->in[1] + j->in[2]) > MPTI_AROUND_BYTES;
 #ifdef MPTI_MANY_THREADS
-        mpti_run_parts(j, n, around);
+    mpti_run_parts(j, n);
 #else
-        mpti_run_part(j, n, around);
+    mpti_run_part(j, n);
 #endif
 }
 #endif /* MPTI_HALF_LANES */
@@ -3379,12 +3374,8 @@ MPTI_DEF double mpt_decode(mpt_format format, uint64_t code)
     return mpt_decode_as(mpt_format_get(format), code);
 }
 
-#define MPTI_PLAIN_OPTS                                                                          \
-    {                                                                                            \
-        MPT_RND_NEAREST_EVEN, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP, MPT_TININESS_AFTER, 0u, NULL, \
-        0u, 0u, 0u, 0u                                                                           \
-    }
-static const mpt_opts mpti_plain_opts = MPTI_PLAIN_OPTS;
+static const mpt_opts mpti_plain_opts = {MPT_RND_NEAREST_EVEN, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP,
+                                         MPT_TININESS_AFTER, 0u, NULL, 0u, 0u, 0u, 0u};
 
 MPTI_NOINLINE static uint64_t mpti_encode_nan(const mpt_format_info *f, uint64_t sign_bit,
                                               uint64_t payload52, const mpt_opts *o)
@@ -3634,17 +3625,14 @@ MPTI_DEF mpt_fields mpt_anatomy(mpt_format format, double value)
     const mpt_format_info *f = mpt_format_get(format);
     unsigned               flags = 0u;
     mpt_fields             p;
-    if (!f) {
-        memset(&p, 0, sizeof p);
-        p.kind = MPT_CLASS_SIGNALING_NAN;
-        p.value = p.error = mpti_f64_make((uint64_t)0xfff << 51);
-        p.flags = MPT_FLAG_INVALID;
-    } else {
-        p = mpti_take_apart(f, mpt_encode_as(f, value, NULL, &flags));
-        p.value = mpt_decode_as(f, p.code);
-        p.error = mpti_error_of(p.value, value);
-        p.flags = flags;
-    }
+    memset(&p, 0, sizeof p);
+    p.kind = MPT_CLASS_SIGNALING_NAN;   /* of an unknown format */
+    p.code = mpt_encode_as(f, value, NULL, &flags);
+    if (f)
+        p = mpti_take_apart(f, p.code);
+    p.value = mpt_decode_as(f, p.code);
+    p.error = f ? mpti_error_of(p.value, value) : p.value;
+    p.flags = flags;
     p.format = format;
     return p;
 }
@@ -3946,18 +3934,13 @@ typedef struct mpti_side {
     int                    swap;    /* whether the byte order is not this machine's */
 } mpti_side;
 
-static int mpti_is_big_endian(void)
-{
-    const uint16_t one = 1u;
-    return !*(const unsigned char *)&one;
-}
-
 static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
 {
-    mpti_side side;
+    const uint16_t one = 1u;            /* its first byte in memory tells this machine's order */
+    mpti_side      side;
     side.format = format, side.info = mpt_format_get(format);
     side.stride = side.info ? side.info->bytes : 0;
-    side.swap = order != MPT_NATIVE_ENDIAN && (order == MPT_BIG_ENDIAN) != mpti_is_big_endian();
+    side.swap = order != MPT_NATIVE_ENDIAN && (order == MPT_BIG_ENDIAN) == *(const unsigned char *)&one;
     return side;
 }
 
@@ -4498,7 +4481,6 @@ static int mpti_strides_clash(const mpti_side *d, const void *dst, const mpti_si
 static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                                const mpt_opts *opts, unsigned *flags)
 {
-    const mpt_opts  plain = MPTI_PLAIN_OPTS;
     mpti_range_fn  *range = mpti_convert_range;
     mpti_converting c;
     size_t          parts;
@@ -4511,7 +4493,7 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
         return MPT_E_ARG;
     c.d = d, c.s = s;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
-    c.opts = opts ? opts : &plain;
+    c.opts = opts ? opts : &mpti_plain_opts;
     c.how = mpti_is_saturating(d, s, c.opts) ? MPTI_SATURATE : 0;
     c.fast = !flags && (c.how || mpti_is_plain(opts)), c.flush = 0u;
     if (!flags && !c.fast && mpti_is_plain_but_flush(opts) && d->format != s->format &&
@@ -4653,10 +4635,9 @@ MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad)
 {
     const mpti_side d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
-    const mpt_opts  plain = MPTI_PLAIN_OPTS;
     mpti_seeking    c;
     size_t          first;
-    c.f = d.info, c.o = opts ? opts : &plain;
+    c.f = d.info, c.o = opts ? opts : &mpti_plain_opts;
     c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
     c.from = (const unsigned char *)src;
     if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, (void *)(uintptr_t)src, n) ||
@@ -4702,7 +4683,7 @@ typedef struct mpti_quantizer {
     /* For vectors: only if half of the least number is a normal float (flushing could lose a subnormal one)
      * and `magic` is finite. Formats with float's exponents (bf16, TF32) round at one bit, without it. */
     int      has_vectors;
-    uint32_t least, magic, over_keep, over_bits, nan_keep, nan_bits;
+    uint32_t least, magic, over_bits, nan_keep, nan_bits;
 } mpti_quantizer;
 
 /* Returns: 0 if the format has no sign, exponents beyond float's, or other than 1 to 22 mantissa bits. */
@@ -4720,7 +4701,6 @@ static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
     q->has_vectors = own_subnormals || (f->emin - f->mantissa_bits >= -125 && magic_field <= 254);
     q->least = own_subnormals ? 0u : q->least_field << 23;
     q->magic = own_subnormals ? 0u : (uint32_t)magic_field << 23;
-    q->over_keep = q->zero_sign;
     q->over_bits = ieee ? 0x7f800000u : finite ? q->limit - 1u : 0x7fc00000u;
     q->nan_keep = ieee ? ~((1u << q->shift) - 1u) : f->specials == MPT_SPECIALS_FN ? 0x80000000u : 0u;
     q->nan_bits = ieee ? 0x400000u : q->over_bits;
@@ -4753,11 +4733,11 @@ MPTI_NOINLINE static uint64_t mpti_quantize_slow(const mpt_format_info *wide, co
 /* Correct the results of a group for patterns from the limit on, which are rare. */
 static void mpti_quantize_specials(uint32_t *out, const uint32_t *in, const mpti_quantizer *q)
 {
-    const mpt_opts plain = MPTI_PLAIN_OPTS;
-    int            i;
+    const mpt_format_info *f32 = mpt_format_get(MPT_F32);
+    int                    i;
     for (i = 0; i < MPTI_GROUP; i++)
         if ((in[i] & 0x7fffffffu) >= q->limit)
-            out[i] = mpti_float_of(mpti_quantize_slow(mpt_format_get(MPT_F32), q->info, in[i], &plain));
+            out[i] = mpti_float_of(mpti_quantize_slow(f32, q->info, in[i], &mpti_plain_opts));
 }
 
 /* A kernel: `a` points to the floats, `b` to the mpti_quantizer. */
@@ -4809,7 +4789,7 @@ MPTI_IN_512 mpti_v16 mpti_quantize_16_512(mpti_v16 u, const mpti_quantizer *q)
     mpti_v16       x = r | (u & 0x80000000u);
     if (!q->zero_sign)
         x = mpti_but_below_512(x, r, r, mpti_all_512(1u));
-    x = mpti_but_below_512(x, (u & q->over_keep) | q->over_bits, most, r);
+    x = mpti_but_below_512(x, (u & q->zero_sign) | q->over_bits, most, r);
     return mpti_but_below_512(x, (u & q->nan_keep) | q->nan_bits, mpti_all_512(0x7f800000u), a);
 }
 
@@ -4874,7 +4854,6 @@ static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t
 static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src, size_t n,
                                      const mpt_format_info *info, const mpt_opts *opts)
 {
-    const mpt_opts  plain = MPTI_PLAIN_OPTS;
     const mpti_side s = mpti_side_of(wide, MPT_NATIVE_ENDIAN);
     const size_t    bytes = (size_t)s.info->bytes;
     mpti_side       d = s;
@@ -4885,7 +4864,7 @@ static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src
     c.fast = wide == MPT_F64 && mpti_is_plain(opts) && info->emax <= 127 &&
              (all || (info->mantissa_bits <= 21 && info->emin - info->mantissa_bits >= -147))
              ? MPTI_PAIR(all ? (int)MPT_F32 : (int)MPTI_ODD, MPT_F64) : 0;
-    d.info = info, c.d = &d, c.s = &s, c.opts = opts ? opts : &plain;
+    d.info = info, c.d = &d, c.s = &s, c.opts = opts ? opts : &mpti_plain_opts;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
     (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, s.stride, src, s.stride, n),
                         mpti_quantize_range, &c);
@@ -5071,17 +5050,6 @@ MPTI_ARITH_KERNEL(f16, 10)
 MPTI_ARITH_KERNEL(bf16, 7)
 #endif
 
-static mpti_kernel *mpti_arith_kernel(int mbits)
-{
-#if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX2)
-        return mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
-#else
-    (void)mbits;
-#endif
-    return NULL;
-}
-
 typedef struct mpti_arith { mpti_job job; int mbits; } mpti_arith;
 
 static void mpti_arith_range(void *context, size_t part, size_t begin, size_t end)
@@ -5099,27 +5067,25 @@ static void mpti_arith_range(void *context, size_t part, size_t begin, size_t en
 static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, const void *b, const void *c,
                                size_t n)
 {
-    mpti_kernel *const kernel = mpti_arith_kernel(mbits);
-    mpti_arith         x;
+    mpti_arith x;
     if (mpti_bad_array(dst, 2, a, 2, n) || mpti_bad_array(dst, 2, b, 2, n) || mpti_bad_array(dst, 2, c, 2, n))
         return MPT_E_ARG;
     x.mbits = mbits;
-    x.job = mpti_job_of(kernel, dst, 2, a, 2, op * MPTI_ARITH);
+    x.job = mpti_job_of(NULL, dst, 2, a, 2, op * MPTI_ARITH);
     x.job.from[1] = (const unsigned char *)b;
     x.job.from[2] = (const unsigned char *)c;
     x.job.in[1] = x.job.in[2] = 2;
-    if (kernel) {
 #if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX2) {
         const unsigned before = mpti_control();
+        x.job.kernel = mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
         mpti_control_set(op == MPTI_ARITH_FMA ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
-#endif
         mpti_run(&x.job, n);
-#if MPTI_X86
         mpti_control_set(before);
-#endif
-    } else {
-        (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_arith_range, &x);
+        return MPT_OK;
     }
+#endif
+    (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_arith_range, &x);
     return MPT_OK;
 }
 
