@@ -2428,8 +2428,10 @@ typedef uint16_t mpti_w32 __attribute__((vector_size(64), may_alias));
 typedef uint16_t mpti_w16 __attribute__((vector_size(32), may_alias));
 typedef uint64_t mpti_w16_any __attribute__((vector_size(32), may_alias, aligned(1)));
 typedef uint16_t mpti_w8 __attribute__((vector_size(16), may_alias));
+typedef uint16_t mpti_w8_any __attribute__((vector_size(16), may_alias, aligned(1)));
 typedef uint8_t  mpti_b16_any __attribute__((vector_size(16), may_alias, aligned(1)));
 #define MPTI_IN_512 MPTI_AVX512_TARGET __attribute__((always_inline)) static inline
+#define MPTI_IN_256 MPTI_AVX2_TARGET __attribute__((always_inline)) static inline
 #define MPTI_UNARY(place, R, name, A, text)         \
     place R name(A a)                               \
     {                                               \
@@ -2443,6 +2445,14 @@ typedef uint8_t  mpti_b16_any __attribute__((vector_size(16), may_alias, aligned
         R r;                                        \
         __asm__(text : "=v"(r) : "v"(a), "v"(b));   \
         return r;                                   \
+    }
+#define MPTI_PUT(place, name, V, any)               \
+    place void name(unsigned char *p, V x, int how) \
+    {                                               \
+        if (how & MPTI_AROUND)                      \
+            __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(V *)(void *)p) : "v"(x)); \
+        else                                        \
+            *(any *)(void *)p = (any)x;             \
     }
 #define MPTI_OF_2(op) op " {%1, %0|%0, %1}"
 #define MPTI_OF_3(op) op " {%2, %1, %0|%0, %1, %2}"
@@ -2462,28 +2472,9 @@ MPTI_IN_512 mpti_q8 mpti_all_64_512(uint64_t x)
 }
 MPTI_IN_512 mpti_v16 mpti_load_512(const void *p) { return *(const mpti_v16_any *)p; }
 MPTI_IN_512 mpti_w16 mpti_load_w16_512(const void *p) { return (mpti_w16)*(const mpti_w16_any *)p; }
-MPTI_IN_512 void mpti_put_512(unsigned char *p, mpti_v16 x, int how)
-{
-    if (how & MPTI_AROUND)
-        __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(mpti_v16 *)(void *)p) : "v"(x));
-    else
-        *(mpti_v16_any *)(void *)p = x;
-}
-MPTI_IN_512 void mpti_put_w16_512(unsigned char *p, mpti_w16 x, int how)
-{
-    if (how & MPTI_AROUND)
-        __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(mpti_w16 *)(void *)p) : "v"(x));
-    else
-        *(mpti_w16_any *)(void *)p = (mpti_w16_any)x;
-}
-MPTI_AVX2_TARGET __attribute__((always_inline)) static inline void mpti_put_w8(unsigned char *p, mpti_w8 x,
-                                                                              int how)
-{
-    if (how & MPTI_AROUND)
-        __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(mpti_w8 *)(void *)p) : "x"(x));
-    else
-        memcpy(p, &x, sizeof x);
-}
+MPTI_PUT(MPTI_IN_512, mpti_put_512, mpti_v16, mpti_v16_any)
+MPTI_PUT(MPTI_IN_512, mpti_put_w16_512, mpti_w16, mpti_w16_any)
+MPTI_PUT(MPTI_IN_256, mpti_put_w8, mpti_w8, mpti_w8_any)
 MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_floats_512, mpti_w16,
            "vcvtph2ps {%{sae%}, %1, %0|%0, %1, %{sae%}}")
 MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_halves_512, mpti_v16,
@@ -2754,20 +2745,21 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 }
 
 /* A kernel whose `statement` converts `elements` elements, at most a group, from a to `to`, with `how` as its
- * `how`: a branch at each store, on whether it is non-temporal, costs no time. `ahead`: and prefetch then. */
+ * `how`: a branch at each store, on whether it is non-temporal, costs no time. `ahead`: the bits of `how` at
+ * which it prefetches; AROUND alone shares that branch. */
 #define MPTI_KERNEL_FOR(target, ahead, name, elements, in_bytes, out_bytes, statement)              \
     target MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                      \
     {                                                                                               \
         const size_t in_ = (elements) * (in_bytes), out_ = (elements) * (out_bytes);                \
         (void)b, (void)c;                                                                           \
         for (groups *= MPTI_GROUP / (elements); groups; groups--, to += out_, a += in_) {           \
-            if ((ahead) && how & MPTI_AROUND && (uintptr_t)a % 64u < in_)   /* once per line */     \
+            if (how & (ahead) && (uintptr_t)a % 64u < in_)      /* once per line */                 \
                 mpti_fetch_ahead(a, in_);                                                           \
             statement;                                                                              \
         }                                                                                           \
         MPTI_NARROW();                                                                              \
     }
-#define MPTI_KERNEL_512(...) MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, 1, __VA_ARGS__)
+#define MPTI_KERNEL_512(...) MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND, __VA_ARGS__)
 #define MPTI_KERNEL_256(...) MPTI_KERNEL_FOR(MPTI_AVX2_TARGET, 0, __VA_ARGS__)
 
 /* ---- AVX2 ---- */
@@ -2776,9 +2768,7 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 typedef uint32_t mpti_v8 __attribute__((vector_size(32), may_alias));
 typedef uint64_t mpti_q4 __attribute__((vector_size(32), may_alias));
 typedef uint32_t mpti_v8_any __attribute__((vector_size(32), may_alias, aligned(1)));
-typedef uint16_t mpti_w8_any __attribute__((vector_size(16), may_alias, aligned(1)));
 typedef uint64_t mpti_b8_any __attribute__((may_alias, aligned(1)));
-#define MPTI_IN_256 MPTI_AVX2_TARGET __attribute__((always_inline)) static inline
 
 MPTI_IN_256 mpti_v8 mpti_all_256(uint32_t x)
 {
@@ -2786,13 +2776,7 @@ MPTI_IN_256 mpti_v8 mpti_all_256(uint32_t x)
     return r;
 }
 MPTI_IN_256 mpti_v8 mpti_load_256(const void *p) { return *(const mpti_v8_any *)p; }
-MPTI_IN_256 void mpti_put_256(unsigned char *p, mpti_v8 x, int how)
-{
-    if (how & MPTI_AROUND)
-        __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(mpti_v8 *)(void *)p) : "x"(x));
-    else
-        *(mpti_v8_any *)(void *)p = x;
-}
+MPTI_PUT(MPTI_IN_256, mpti_put_256, mpti_v8, mpti_v8_any)
 MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_halves_256, mpti_v8, "vcvtps2ph {$0, %1, %0|%0, %1, 0}")
 
 MPTI_IN_256 mpti_v8 mpti_join_256(mpti_w8 low, mpti_w8 high)
@@ -4225,33 +4209,29 @@ MPTI_IN_512 mpti_w16 mpti_f16_stochastic_tiny_512(mpti_w16 h, mpti_v16 u, mpti_v
     return h;
 }
 
-MPTI_AVX512_TARGET static void mpti_f16_stochastic_512 MPTI_KERNEL_PARAMETERS
+MPTI_IN_512 void mpti_f16_stochastic_32_512(unsigned char *p, mpti_v16 x, mpti_v16 y,
+                                            const unsigned char *words, int how)
 {
-    (void)c;
-    for (groups *= 2u; groups; groups--, to += MPTI_GROUP, a += 2 * MPTI_GROUP, b += MPTI_GROUP) {
-        const mpti_v16 x = mpti_load_512(a), y = mpti_load_512(a + 64);
-        mpti_w16       h, k;
-        mpti_v16       r[2];
-        int            tiny;
-        if (how & (MPTI_AROUND | MPTI_AHEAD))
-            mpti_fetch_ahead(a, 2 * MPTI_GROUP);
-        mpti_random_in_512(r, b);
-        h = mpti_f16_stochastic_16_512(x, r[0]);
-        k = mpti_f16_stochastic_16_512(y, r[1]);
-        __asm__(MPTI_ANY("vpcmpltud {%2, %1, %%k1|k1, %1, %2}")
-                : "=@ccnz"(tiny)
-                : "v"(mpti_min_512((x & 0x7fffffffu) - 1u, (y & 0x7fffffffu) - 1u)),
-                    "v"(mpti_all_512(0x387fffffu))
-                : "k1");
-        if (tiny) {
-            h = mpti_f16_stochastic_tiny_512(h, x, r[0]);
-            k = mpti_f16_stochastic_tiny_512(k, y, r[1]);
-        }
-        mpti_put_w16_512(to, h, how);
-        mpti_put_w16_512(to + 32, k, how);
+    mpti_w16 h, k;
+    mpti_v16 r[2];
+    int      tiny;
+    mpti_random_in_512(r, words);
+    h = mpti_f16_stochastic_16_512(x, r[0]);
+    k = mpti_f16_stochastic_16_512(y, r[1]);
+    __asm__(MPTI_ANY("vpcmpltud {%2, %1, %%k1|k1, %1, %2}")
+            : "=@ccnz"(tiny)
+            : "v"(mpti_min_512((x & 0x7fffffffu) - 1u, (y & 0x7fffffffu) - 1u)),
+                "v"(mpti_all_512(0x387fffffu))
+            : "k1");
+    if (tiny) {
+        h = mpti_f16_stochastic_tiny_512(h, x, r[0]);
+        k = mpti_f16_stochastic_tiny_512(k, y, r[1]);
     }
-    MPTI_NARROW();
+    mpti_put_w16_512(p, h, how);
+    mpti_put_w16_512(p + 32, k, how);
 }
+MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_f16_stochastic_512, 32, 4, 2,
+    (mpti_f16_stochastic_32_512(to, mpti_load_512(a), mpti_load_512(a + 64), b, how), b += 64))
 
 /* bf16 drops 16 bits everywhere, subnormals included; the minimum keeps finite numbers below Inf. */
 MPTI_IN_512 mpti_v16 mpti_bf16_stochastic_16_512(mpti_v16 u, mpti_v16 random)
@@ -4263,20 +4243,14 @@ MPTI_IN_512 mpti_v16 mpti_bf16_stochastic_16_512(mpti_v16 u, mpti_v16 random)
     return mpti_unless_nan_512(a | (u & 0x80000000u), u);
 }
 
-MPTI_AVX512_TARGET static void mpti_bf16_stochastic_512 MPTI_KERNEL_PARAMETERS
+MPTI_IN_512 mpti_v16 mpti_bf16_stochastic_32_512(mpti_v16 x, mpti_v16 y, const unsigned char *words)
 {
-    (void)c;
-    for (groups *= 2u; groups; groups--, to += MPTI_GROUP, a += 2 * MPTI_GROUP, b += MPTI_GROUP) {
-        mpti_v16 r[2];
-        if (how & (MPTI_AROUND | MPTI_AHEAD))
-            mpti_fetch_ahead(a, 2 * MPTI_GROUP);
-        mpti_random_in_512(r, b);
-        mpti_put_512(to, mpti_upper_halves_512(mpti_bf16_stochastic_16_512(mpti_load_512(a), r[0]),
-                                               mpti_bf16_stochastic_16_512(mpti_load_512(a + 64), r[1])),
-                                                   how);
-    }
-    MPTI_NARROW();
+    mpti_v16 r[2];
+    mpti_random_in_512(r, words);
+    return mpti_upper_halves_512(mpti_bf16_stochastic_16_512(x, r[0]), mpti_bf16_stochastic_16_512(y, r[1]));
 }
+MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_bf16_stochastic_512, 32, 4, 2,
+    (mpti_put_512(to, mpti_bf16_stochastic_32_512(mpti_load_512(a), mpti_load_512(a + 64), b), how), b += 64))
 #endif
 
 /* Round floats to f16, or bf16 (`brain`), with the random words of the elements from o->first_element on. One
