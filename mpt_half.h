@@ -1100,7 +1100,7 @@ MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
     asm("cvt.rn.satfinite." format "x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low))
 #endif
 
-/* f32 pattern -> E4M3 or E5M2 code, as 32 bits, for loops (see MPTI_FROM_F32). Overflow and Inf give
+/* f32 pattern -> E4M3 or E5M2 code, as 32 bits, for loops (see MPTI_PORTABLE_GROUPS). Overflow and Inf give
  * `beyond`, E4M3's NaN or E5M2's Inf; with `saturate` the code before it, the largest finite number.
  *
  *   |x|  0 ........ 2^-10 ....... 2^-6 ............ 464 ...... Inf   NaN
@@ -2366,29 +2366,16 @@ enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };
 MPTI_PORTABLE(MPTI_NOINLINE, mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_encode)
 MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_decode)
 
-/* The same for formulas that compile without branches: copies in local arrays let compilers vectorize. */
-#define MPTI_PORTABLE_GROUPS(name, to_bits, from_bits, formula)                                     \
-    MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                             \
-    {                                                                                               \
-        from_bits in[MPTI_GROUP];                                                                   \
-        to_bits   out[MPTI_GROUP];                                                                  \
-        (void)b, (void)c, (void)how;                                                                \
-        for (; groups; groups--, to += sizeof out, a += sizeof in) {                                \
-            int i;                                                                                  \
-            memcpy(in, a, sizeof in);                                                               \
-            for (i = 0; i < MPTI_GROUP; i++)                                                        \
-                out[i] = formula(in[i]);                                                            \
-            memcpy(to, out, sizeof out);                                                            \
-        }                                                                                           \
-    }
-
-/* A kernel from floats in[i] that compilers vectorize, by `copies` (MPTI_TWICE, or MPTI_ONCE); the statement
- * `first` may fill random[i]. A second loop narrows codes: with two sizes in one, each step is repeated. */
-#define MPTI_FROM_F32(copies, name, to_bits, first, formula)                                        \
+/* The same for a formula of in[i] that compiles without branches: copies in local arrays let compilers
+ * vectorize. By `copies` (MPTI_TWICE, or MPTI_ONCE); the statement `first` may fill random[i]. If code_bits
+ * is wider than to_bits, a second loop narrows: with two sizes in one, each of many steps is repeated. */
+#define MPTI_PORTABLE_GROUPS(copies, name, to_bits, code_bits, from_bits, first, formula)           \
     MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
-        uint32_t in[MPTI_GROUP], code[MPTI_GROUP], random[MPTI_GROUP];                              \
-        to_bits  out[MPTI_GROUP];                                                                   \
+        from_bits in[MPTI_GROUP];                                                                   \
+        code_bits code[MPTI_GROUP];                                                                 \
+        to_bits   out[MPTI_GROUP];                                                                  \
+        uint32_t  random[MPTI_GROUP];                                                               \
         (void)b, (void)c, (void)how, (void)random;                                                  \
         for (; groups; groups--, to += sizeof out, a += sizeof in) {                                \
             int i;                                                                                  \
@@ -2398,7 +2385,7 @@ MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_dec
                 code[i] = formula;                                                                  \
             for (i = 0; i < MPTI_GROUP; i++)                                                        \
                 out[i] = (to_bits)code[i];                                                          \
-            memcpy(to, out, sizeof out);                                                            \
+            memcpy(to, sizeof *out == sizeof *code ? (void *)code : (void *)out, sizeof out);       \
         }                                                                                           \
     }                                                                                               \
     copies(name, name##_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
@@ -3329,15 +3316,17 @@ static mpt_fields mpti_take_apart(const mpt_format_info *f, uint64_t code)
     return p;
 }
 
-/* The bits of the double that a code stands for. Unlike mpt_decode_as, it keeps a signaling NaN signaling, so
- * that encoding raises INVALID, and flushes subnormals on request. */
+/* The bits of the double that a code stands for. A signaling NaN stays signaling, so that encoding it raises
+ * INVALID. `flush`: MPT_FLUSH_INPUTS has an effect, and MPTI_QUIET, which makes every NaN quiet. */
+enum { MPTI_QUIET = 4 };
 static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsigned flush)
 {
     const mpt_fields p = mpti_take_apart(f, code);
     const uint64_t   inf = (uint64_t)0x7ff << 52, sign = (uint64_t)p.sign << 63;
     if (p.kind <= MPT_CLASS_QUIET_NAN) {
         const uint64_t payload = f->has_inf ? p.mantissa_field << (52 - f->mantissa_bits) : MPTI_ONE << 51;
-        return (f->specials == MPT_SPECIALS_FNUZ ? 0u : sign) | inf | payload;
+        return (f->specials == MPT_SPECIALS_FNUZ ? 0u : sign) | inf | payload |
+               (uint64_t)(flush & MPTI_QUIET) << 49;
     }
     if (p.kind == MPT_CLASS_NEG_INF || p.kind == MPT_CLASS_POS_INF)
         return sign | inf;
@@ -3348,9 +3337,7 @@ static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsign
 
 MPTI_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code)
 {
-    const uint64_t inf = (uint64_t)0x7ff << 52, quiet = MPTI_ONE << 51;
-    const uint64_t u = info ? mpti_f64_of_code(info, code, 0u) : inf | quiet;
-    return mpti_f64_make((u & ~(MPTI_ONE << 63)) > inf ? u | quiet : u);
+    return mpti_f64_make(info ? mpti_f64_of_code(info, code, MPTI_QUIET) : (uint64_t)0xfff << 51);
 }
 
 MPTI_DEF double mpt_decode(mpt_format format, uint64_t code)
@@ -3646,16 +3633,18 @@ MPTI_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t
 #define MPTI_ODD MPT_FORMAT_COUNT       /* as a destination: floats rounded to odd */
 #define MPTI_PAIR(dst_format, src_format) ((int)(dst_format) * (int)MPT_FORMAT_COUNT + (int)(src_format))
 
-MPTI_PORTABLE_GROUPS(mpti_f32_from_bf16, uint32_t, uint16_t, mpti_bf16_decode)
+MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_f32_from_bf16, uint32_t, uint32_t, uint16_t, (void)0,
+                     mpti_bf16_decode(in[i]))
 MPTI_PORTABLE(inline, mpti_f32_from_e4m3, uint32_t, uint8_t, mpti_e4m3_decode)
 MPTI_PORTABLE(inline, mpti_f32_from_e5m2, uint32_t, uint8_t, mpti_e5m2_decode)
 MPTI_PORTABLE(inline, mpti_f32_from_f64_n, uint32_t, uint64_t, mpti_f32_from_f64)
 MPTI_PORTABLE(inline, mpti_f32_odd_from_f64_n, uint32_t, uint64_t, mpti_f32_odd_from_f64)
-MPTI_PORTABLE_GROUPS(mpti_bf16_from_f32, uint16_t, uint32_t, mpti_bf16_encode)
-MPTI_FROM_F32(MPTI_TWICE, mpti_e4m3_from_f32, uint8_t, (void)0,
-              mpti_fp8_code(in[i], 0, (how & MPTI_SATURATE) != 0))
-MPTI_FROM_F32(MPTI_TWICE, mpti_e5m2_from_f32, uint8_t, (void)0,
-              mpti_fp8_code(in[i], 1, (how & MPTI_SATURATE) != 0))
+MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_bf16_from_f32, uint16_t, uint16_t, uint32_t, (void)0,
+                     mpti_bf16_encode(in[i]))
+MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_e4m3_from_f32, uint8_t, uint32_t, uint32_t, (void)0,
+                     mpti_fp8_code(in[i], 0, (how & MPTI_SATURATE) != 0))
+MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_e5m2_from_f32, uint8_t, uint32_t, uint32_t, (void)0,
+                     mpti_fp8_code(in[i], 1, (how & MPTI_SATURATE) != 0))
 MPTI_PORTABLE(inline, mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen)
 MPTI_PORTABLE(inline, mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64)
 
@@ -4078,12 +4067,12 @@ MPTI_INLINE void mpti_random_of_group(uint32_t *random, const unsigned char *wor
 }
 
 /* Kernels for stochastic rounding: `a` points to the floats, `b` to their Philox words. */
-MPTI_FROM_F32(MPTI_TWICE, mpti_f16_stochastic_n, uint16_t,
-              (mpti_random_of_group(random, b), b += sizeof random / 2u),
-              mpti_f16_stochastic(in[i], random[i]))
-MPTI_FROM_F32(MPTI_ONCE, mpti_bf16_stochastic_n, uint16_t,
-              (mpti_random_of_group(random, b), b += sizeof random / 2u),
-              mpti_bf16_stochastic(in[i], random[i]))
+MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_f16_stochastic_n, uint16_t, uint32_t, uint32_t,
+                     (mpti_random_of_group(random, b), b += sizeof random / 2u),
+                     mpti_f16_stochastic(in[i], random[i]))
+MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_bf16_stochastic_n, uint16_t, uint32_t, uint32_t,
+                     (mpti_random_of_group(random, b), b += sizeof random / 2u),
+                     mpti_bf16_stochastic(in[i], random[i]))
 
 #if MPTI_X86
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_xor_512, mpti_v16, MPTI_OF_3("vpxord"))
@@ -4781,8 +4770,8 @@ MPTI_AVX512_TARGET static void mpti_quantize_512 MPTI_KERNEL_PARAMETERS
 #endif
 
 /* For a format that has all floats: only a NaN can change, it becomes quiet. */
-static uint32_t mpti_f32_quiet(uint32_t u) { return u | (uint32_t)((u & 0x7fffffffu) > 0x7f800000u) << 22; }
-MPTI_PORTABLE_GROUPS(mpti_quiet_n, uint32_t, uint32_t, mpti_f32_quiet)
+MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_quiet_n, uint32_t, uint32_t, uint32_t, (void)0,
+                     in[i] | (uint32_t)((in[i] & 0x7fffffffu) > 0x7f800000u) << 22)
 
 static mpti_kernel *mpti_quantize_kernel(const mpti_quantizer *q)
 {
@@ -5624,7 +5613,7 @@ MPTI_NOINLINE static uint64_t mpti_ratio(unsigned sign, uint64_t num, int num_ex
 MPTI_INLINE void mpti_mx_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
                               const mpti_blocks *b, int scale_exp)
 {
-    uint32_t out[MPTI_BLOCK_SIZE_MAX];      /* narrowed by a second loop, as in MPTI_FROM_F32 */
+    uint32_t out[MPTI_BLOCK_SIZE_MAX];      /* narrowed by a second loop, as in MPTI_PORTABLE_GROUPS */
     int      i;
     for (i = 0; i < MPTI_BLOCK_SIZE_MAX; i++) {
         const int32_t  rel = (int32_t)(in[i] & 0x7fffffffu) - scale_exp * 0x800000;
