@@ -1400,12 +1400,13 @@ MPT_HD int mpti_bad_opts(const mpt_opts *o)
 
 /* ---- blocks, on host and device ---- */
 
-MPT_HD int mpti_is_plain_but_flush(const mpt_opts *o)
+/* Which options are not the defaults. Tininess is not among them: it matters to flags only. */
+enum { MPTI_SET_ROUNDING = 1, MPTI_SET_OVERFLOW = 2, MPTI_SET_NAN = 4, MPTI_SET_FLUSH = 8 };
+MPT_HD int mpti_opts_set(const mpt_opts *o)
 {
-    return !o || (o->rounding == MPT_RND_NEAREST_EVEN && o->overflow == MPT_OVERFLOW_IEEE &&
-                  o->nan == MPT_NAN_KEEP);
+    return !o ? 0 : (o->rounding != MPT_RND_NEAREST_EVEN) | (o->overflow != MPT_OVERFLOW_IEEE) << 1 |
+                    (o->nan != MPT_NAN_KEEP) << 2 | (o->flush != 0u) << 3;
 }
-MPT_HD int mpti_is_plain(const mpt_opts *o) { return mpti_is_plain_but_flush(o) && (!o || !o->flush); }
 
 #ifndef MPT_NO_BLOCKS
 /* The constants of a call that quantizes or dequantizes. The tensor scale is tensor_sig * 2^tensor_exp. The
@@ -1440,7 +1441,7 @@ mpti_blocks_init(mpti_blocks *b, const mpt_block_info *block, const mpt_format_i
     b->powers = block->scale == MPT_E8M0;
     b->m = element->mantissa_bits, b->emax = element->emax, b->sign_at = element->bits - 1;
     b->least = (uint32_t)(element->emin + 127), b->most = (uint32_t)element->max_code;
-    b->plain = !o || mpti_is_plain(&o->element);
+    b->plain = !o || !mpti_opts_set(&o->element);
     if (o) {
         b->scaling = o->scaling;
         b->packed = o->packed;
@@ -3250,13 +3251,10 @@ MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, i
                                      int mantissa_bits, int bias, mpt_specials specials)
 {
     const int scale = specials == MPT_SPECIALS_SCALE;
-    if (!info || !name || (unsigned)specials > (unsigned)MPT_SPECIALS_SCALE)
-        return MPT_E_ARG;
-    if (exponent_bits < (scale ? 1 : 2) || exponent_bits > 10)
-        return MPT_E_ARG;
-    if (scale ? mantissa_bits != 0 : (mantissa_bits < 1 || mantissa_bits > 52))
-        return MPT_E_ARG;
-    if (bias < -1022 || bias > 2048 || MPTI_EMIN(bias, specials) - mantissa_bits < -1022 ||
+    if (!info || !name || (unsigned)specials > (unsigned)MPT_SPECIALS_SCALE ||
+        exponent_bits < (scale ? 1 : 2) || exponent_bits > 10 ||
+        (scale ? mantissa_bits != 0 : mantissa_bits < 1 || mantissa_bits > 52) || bias < -1022 ||
+        bias > 2048 || MPTI_EMIN(bias, specials) - mantissa_bits < -1022 ||
         MPTI_EMAX(exponent_bits, bias, specials) > 1023)
         return MPT_E_ARG;
     {
@@ -4330,22 +4328,6 @@ MPTI_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *
 
 /* ---- any two formats ---- */
 
-static int mpti_is_stochastic(const mpti_side *d, const mpti_side *s, const mpt_opts *o)
-{
-    return o && o->rounding == MPT_RND_STOCHASTIC && !o->randoms && o->overflow == MPT_OVERFLOW_IEEE &&
-           !o->flush && o->nan == MPT_NAN_KEEP && s->format == MPT_F32 &&
-           (d->format == MPT_F16 || d->format == MPT_BF16);
-}
-
-/* Do the options ask for nothing but saturation, which kernels do (MPTI_SATURATE)? Not from a format to
- * itself: that would be a copy, which keeps Inf. */
-static int mpti_is_saturating(const mpti_side *d, const mpti_side *s, const mpt_opts *o)
-{
-    return o->overflow == MPT_OVERFLOW_SATURATE && o->rounding == MPT_RND_NEAREST_EVEN && !o->flush &&
-           o->nan == MPT_NAN_KEEP && d->format != s->format &&
-           (d->format == MPT_E4M3 || d->format == MPT_E5M2);
-}
-
 /* A conversion, as the parts see it into which MPTI_IN_PARTS (>>H12) splits it. */
 enum { MPTI_LOOKED = 2 };
 typedef struct mpti_converting {
@@ -4444,6 +4426,7 @@ static int mpti_strides_clash(const mpti_side *d, const void *dst, const mpti_si
 static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                                const mpt_opts *opts, unsigned *flags)
 {
+    const int       set = mpti_opts_set(opts);
     mpti_range_fn  *range = mpti_convert_range;
     mpti_converting c;
     size_t          parts;
@@ -4457,10 +4440,12 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     c.d = d, c.s = s;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
     c.opts = opts ? opts : &mpti_plain_opts;
-    c.how = mpti_is_saturating(d, s, c.opts) ? MPTI_SATURATE : 0;
-    c.fast = !flags && (c.how || mpti_is_plain(opts)), c.flush = 0u;
-    if (!flags && !c.fast && mpti_is_plain_but_flush(opts) && d->format != s->format &&
-        mpti_flushes(d->format) && mpti_flushes(s->format))
+    /* Saturation from a format to itself is no copy, which would keep Inf. */
+    c.how = set == MPTI_SET_OVERFLOW && opts->overflow == MPT_OVERFLOW_SATURATE && d->format != s->format &&
+            (d->format == MPT_E4M3 || d->format == MPT_E5M2) ? MPTI_SATURATE : 0;
+    c.fast = !flags && (c.how || !set), c.flush = 0u;
+    if (!flags && set == MPTI_SET_FLUSH && d->format != s->format && mpti_flushes(d->format) &&
+        mpti_flushes(s->format))
         c.fast = 1, c.flush = opts->flush;
     else if (!c.fast && c.opts->rounding == MPT_RND_NEAREST_EVEN && s->format == MPT_F32 &&
              d->info->bits <= 16 && mpti_kernel_of(MPTI_PAIR(d->format, MPT_F32)))
@@ -4470,7 +4455,8 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
             range = mpti_copy_range;
         else if (c.fast == 1 && mpti_convert_fast(d->format, dst, s->format, src, n, c.how))
             return MPT_OK;
-        else if (mpti_is_stochastic(d, s, opts))
+        else if (set == MPTI_SET_ROUNDING && opts->rounding == MPT_RND_STOCHASTIC && !opts->randoms &&
+                 s->format == MPT_F32 && (d->format == MPT_F16 || d->format == MPT_BF16))
             return mpt_stochastic_n(d->format, dst, (const float *)src, n, opts);
     }
     parts = MPTI_IN_PARTS(n, mpti_part_least(s->info->bytes == 1 ? MPTI_FAST_PART : MPTI_SLOW_PART, dst,
@@ -4824,7 +4810,7 @@ static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src
     const int       all = info == mpt_format_get(MPT_F32);
     if (mpti_bad_array(dst, bytes, src, bytes, n) || !info || !info->bits || mpti_refused_opts(opts))
         return MPT_E_ARG;
-    c.fast = wide == MPT_F64 && mpti_is_plain(opts) && info->emax <= 127 &&
+    c.fast = wide == MPT_F64 && !mpti_opts_set(opts) && info->emax <= 127 &&
              (all || (info->mantissa_bits <= 21 && info->emin - info->mantissa_bits >= -147))
              ? MPTI_PAIR(all ? (int)MPT_F32 : (int)MPTI_ODD, MPT_F64) : 0;
     d.info = info, c.d = &d, c.s = &s, c.opts = opts ? opts : &mpti_plain_opts;
@@ -4840,7 +4826,7 @@ MPTI_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, co
     const int      all = info && info->has_inf && info->mantissa_bits >= 23 && info->emin <= -126 &&
                     info->emax >= 127;
     mpti_quantizer q;
-    if (!mpti_bad_array(dst, 4, src, 4, n) && info && mpti_is_plain(opts) &&
+    if (!mpti_bad_array(dst, 4, src, 4, n) && info && !mpti_opts_set(opts) &&
         (all || mpti_quantizer_init(&q, info))) {
         mpti_job j = mpti_job_of(all ? mpti_quiet_n : mpti_quantize_kernel(&q), dst, 4, src, 4, 0);
         j.from[1] = (const unsigned char *)&q;
@@ -5155,8 +5141,7 @@ static char mpti_hex_digit(unsigned d) { return "0123456789abcdef"[d & 15u]; }
 static int mpti_put_special(mpti_string *w, const mpt_format_info *f, const mpt_fields *p)
 {
     const int nan = p->kind == MPT_CLASS_QUIET_NAN || p->kind == MPT_CLASS_SIGNALING_NAN;
-    uint64_t  payload = f->has_inf && f->mantissa_bits
-                            ? p->mantissa_field & ((MPTI_ONE << (f->mantissa_bits - 1)) - 1u) : 0u;
+    uint64_t  payload = f->has_inf ? p->mantissa_field & ((MPTI_ONE << (f->mantissa_bits - 1)) - 1u) : 0u;
     int       shift;
     if (p->sign && !(nan && f->specials == MPT_SPECIALS_FNUZ))
         mpti_add_char(w, '-');
@@ -5414,15 +5399,13 @@ static int mpti_read_number(mpti_read *r, int hex)
 
 static int mpti_read_payload(mpti_read *r)
 {
-    const int base = mpti_eat(r, '0') ? (mpti_eat(r, 'x') ? 16 : 8) : 10;  /* 8: decimal digits after a 0 */
+    const int zero = mpti_eat(r, '0'), base = zero && mpti_eat(r, 'x') ? 16 : 10;
     int       d;
     r->sig = 0u;
-    if (base != 8 && mpti_digit(r, base) < 0)
+    if ((!zero || base == 16) && mpti_digit(r, base) < 0)
         return 0;
-    for (; (d = mpti_digit(r, base == 8 ? 10 : base)) >= 0; r->at++) {
-        const uint64_t factor = base == 16 ? 16u : 10u;
-        r->sig = r->sig < MPTI_ONE << 58 ? r->sig * factor + (uint64_t)d : MPTI_ONE << 62;
-    }
+    for (; (d = mpti_digit(r, base)) >= 0; r->at++)
+        r->sig = r->sig < MPTI_ONE << 58 ? r->sig * (uint64_t)base + (uint64_t)d : MPTI_ONE << 62;
     return mpti_eat(r, ')');
 }
 
