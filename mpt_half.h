@@ -2528,18 +2528,14 @@ MPTI_IN_512 mpti_v16 mpti_bf16_16_512(const unsigned char *p)
 
 MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_bf16_in_512, mpti_bf16_16_512, 32)
 
-MPTI_IN_512 mpti_v16 mpti_e5m2_16_512(const unsigned char *p)
-{
-    mpti_w16 w;
-    __asm__("vpmovzxbw {%1, %0|%0, %1}" : "=v"(w) : "m"(*(const mpti_b16_any *)(const void *)p));
-    return mpti_floats_512(w << 8);
-}
-
-/* Without its sign, an E4M3 code is the upper bits of the f16 code of x / 2^8. Its NaN becomes f16's. */
-MPTI_IN_512 mpti_v16 mpti_e4m3_16_512(const unsigned char *p)
+/* 16 codes of E4M3 (if e4m3 is 1) or E5M2 as floats. An E5M2 code is the upper byte of an f16 code. Without
+ * its sign, an E4M3 code is the upper bits of the f16 code of x / 2^8. Its NaN becomes f16's. */
+MPTI_IN_512 mpti_v16 mpti_fp8_16_512(const unsigned char *p, int e4m3)
 {
     mpti_w16 w;
     __asm__("vpmovsxbw {%1, %0|%0, %1}" : "=v"(w) : "m"(*(const mpti_b16_any *)(const void *)p));
+    if (!e4m3)
+        return mpti_floats_512(w << 8);
     w = w << 7 & 0xbfffu;
     w ^= (mpti_w16)((w & 0x7fffu) == 0x3f80u) & (0x3f80u ^ 0x7e00u);
     return mpti_mul_cut_512(mpti_floats_512(w), mpti_all_512((127u + 8u) << 23));
@@ -2814,7 +2810,7 @@ MPTI_IN_256 mpti_v8 mpti_bf16_quiet_8_256(const unsigned char *p)
     return u | (mpti_nan_256(u) & 0x400000u);
 }
 
-/* Eight codes of E4M3 (if e4m3 is 1) or E5M2 as floats, by the method of the AVX-512 functions. */
+/* Eight codes as floats, by the method of mpti_fp8_16_512. */
 MPTI_IN_256 mpti_v8 mpti_fp8_8_256(const unsigned char *p, unsigned e4m3)
 {
     mpti_w8 w;
@@ -3177,15 +3173,13 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
 /* ---- the format table ---- */
 
 /* 2^k as a constant expression: C has no constant ldexp, and hexadecimal floats are not C++11. */
-#define MPTI_P(k, i) (((k) >> (i)) & 1 ? (double)((uint64_t)1 << (1 << (i))) : 1.0)
-#define MPTI_P32 4294967296.0
-#define MPTI_P128 (MPTI_P32 * MPTI_P32 * MPTI_P32 * MPTI_P32)
-#define MPTI_P512 (MPTI_P128 * MPTI_P128 * MPTI_P128 * MPTI_P128)
+#define MPTI_P(k, i, power) (((k) >> (i)) & 1 ? (power) : 1.0)      /* 2^(2^i), if bit i of k is 1 */
+#define MPTI_P64 (4294967296.0 * 4294967296.0)
+#define MPTI_P256 (MPTI_P64 * MPTI_P64 * MPTI_P64 * MPTI_P64)
 #define MPTI_PPOS(k)                                                                          \
-    (MPTI_P(k, 0) * MPTI_P(k, 1) * MPTI_P(k, 2) * MPTI_P(k, 3) * MPTI_P(k, 4) *               \
-     (((k) >> 5) & 1 ? MPTI_P32 : 1.0) * (((k) >> 6) & 1 ? MPTI_P32 * MPTI_P32 : 1.0) *       \
-     (((k) >> 7) & 1 ? MPTI_P128 : 1.0) * (((k) >> 8) & 1 ? MPTI_P128 * MPTI_P128 : 1.0) *    \
-     (((k) >> 9) & 1 ? MPTI_P512 : 1.0))
+    (MPTI_P(k, 0, 2.0) * MPTI_P(k, 1, 4.0) * MPTI_P(k, 2, 16.0) * MPTI_P(k, 3, 256.0) *       \
+     MPTI_P(k, 4, 65536.0) * MPTI_P(k, 5, 4294967296.0) * MPTI_P(k, 6, MPTI_P64) *            \
+     MPTI_P(k, 7, MPTI_P64 * MPTI_P64) * MPTI_P(k, 8, MPTI_P256) * MPTI_P(k, 9, MPTI_P256 * MPTI_P256))
 /* For k <= -1000 divide twice: 2^-k can be as large as 2^1074, which is no double. */
 #define MPTI_POW2(k) \
     ((k) >= 0 ? MPTI_PPOS((k) < 0 ? 0 : (k)) \
@@ -3651,8 +3645,8 @@ MPTI_KERNEL_512(mpti_f32_from_f16_512, 32, 2, 4,
                 (mpti_put_512(to, mpti_f16_16_512(a), how),
                  mpti_put_512(to + 64, mpti_f16_16_512(a + 32), how)))
 MPTI_KERNEL_512(mpti_f32_from_bf16_512, 16, 2, 4, mpti_put_512(to, mpti_bf16_16_512(a), how))
-MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 16, 1, 4, mpti_put_512(to, mpti_e4m3_16_512(a), how))
-MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 16, 1, 4, mpti_put_512(to, mpti_e5m2_16_512(a), how))
+MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 16, 1, 4, mpti_put_512(to, mpti_fp8_16_512(a, 1), how))
+MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 16, 1, 4, mpti_put_512(to, mpti_fp8_16_512(a, 0), how))
 MPTI_KERNEL_512(mpti_f32_odd_from_f64_n_512, 16, 8, 4,
                 mpti_put_512(to, MPTI_F64_16_512(mpti_f64_odd_8_512, a), how))
 MPTI_KERNEL_512(mpti_f16_from_f32_512, 32, 4, 2,
