@@ -3819,25 +3819,19 @@ MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n
 
 /* ---- any two formats, with options ---- */
 
-/* Replace the subnormals in a tile of f32, f16 or bf16 codes (see mpti_flushes) by zeros of the same sign. */
+/* Replace the subnormals in a tile of f32, f16 or bf16 codes (see mpti_flushes) by zeros of the same sign,
+ * two or four codes at a time; `one` and `sign` are the lowest and the highest bit of each. */
 static int mpti_flushes(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
 static void mpti_flush_tile(mpt_format f, uint64_t *tile)
 {
-    const uint16_t field = f == MPT_F16 ? 0x7c00u : 0x7f80u;
-    uint32_t       u[MPTI_TILE];
-    uint16_t       h[MPTI_TILE];
+    const int      bits = f == MPT_F32 ? 32 : 16;
+    const uint64_t one = ~(uint64_t)0 / ((MPTI_ONE << bits) - 1u), sign = one << (bits - 1);
+    const uint64_t field = one * (f == MPT_F32 ? 0x7f800000u : f == MPT_F16 ? 0x7c00u : 0x7f80u);
     int            i;
-    if (f == MPT_F32) {
-        memcpy(u, tile, sizeof u);
-        for (i = 0; i < MPTI_TILE; i++)
-            u[i] = u[i] & 0x7f800000u ? u[i] : u[i] & 0x80000000u;
-        memcpy(tile, u, sizeof u);
-        return;
+    for (i = 0; i < MPTI_TILE * bits / 64; i++) {
+        const uint64_t normal = ((tile[i] & field) + (sign - one)) & sign;     /* the field is not 0 */
+        tile[i] &= sign | (normal - (normal >> (bits - 1)));
     }
-    memcpy(h, tile, sizeof h);
-    for (i = 0; i < MPTI_TILE; i++)
-        h[i] = h[i] & field ? h[i] : h[i] & 0x8000u;
-    memcpy(tile, h, sizeof h);
 }
 
 MPTI_NOINLINE static uint64_t mpti_load_code(const void *p, int bytes)
@@ -4286,10 +4280,8 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         else
 #endif
             mpti_random_portable(words, block, &key);
-#if MPTI_X86
         if (vectors && j.around)        /* non-temporal stores: whole lines only */
             how = past ? MPTI_AHEAD : MPTI_AROUND;
-#endif
         kernel(to, from, (const unsigned char *)words, NULL, whole / MPTI_GROUP, how);
         if (whole < count) {
             memset(in, 0, sizeof in);
@@ -4753,21 +4745,6 @@ MPTI_AVX512_TARGET static void mpti_quantize_512 MPTI_KERNEL_PARAMETERS
 MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_quiet_n, uint32_t, uint32_t, uint32_t, (void)0,
                      in[i] | (uint32_t)((in[i] & 0x7fffffffu) > 0x7f800000u) << 22)
 
-static mpti_kernel *mpti_quantize_kernel(const mpti_quantizer *q)
-{
-#if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX512) {
-        const mpt_format_info *f = q->info;
-        if (f->specials == MPT_SPECIALS_IEEE && f->emin == -14 && f->emax == 15 && f->mantissa_bits == 10)
-            return mpti_quantize_f16_512;
-        if (q->has_vectors)
-            return mpti_quantize_512;
-    }
-#endif
-    (void)q;
-    return mpti_quantize_n;
-}
-
 /* Quantize one by one; or, by the kernel `fast`, doubles as floats, rounded to odd (to nearest for f32). */
 static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t end)
 {
@@ -4822,7 +4799,11 @@ MPTI_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, co
     mpti_quantizer q;
     if (!mpti_bad_array(dst, 4, src, 4, n) && info && !mpti_opts_set(opts) &&
         (all || mpti_quantizer_init(&q, info))) {
-        mpti_job j = mpti_job_of(all ? mpti_quiet_n : mpti_quantize_kernel(&q), dst, 4, src, 4, 0);
+        mpti_job j = mpti_job_of(all ? mpti_quiet_n : mpti_quantize_n, dst, 4, src, 4, 0);
+#if MPTI_X86
+        if (!all && mpti_path() >= MPTI_PATH_AVX512 && q.has_vectors)
+            j.kernel = info == mpt_format_get(MPT_F16) ? mpti_quantize_f16_512 : mpti_quantize_512;
+#endif
         j.from[1] = (const unsigned char *)&q;
         mpti_run(&j, n);
         return MPT_OK;
