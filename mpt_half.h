@@ -5610,25 +5610,14 @@ static void mpti_block_slow(uint8_t *codes, const uint32_t *in, size_t n, const 
     }
 }
 
-/* Largest magnitude of a block, as a bit pattern. Inf and NaN compare above all numbers. */
-static uint32_t mpti_amax(const uint32_t *in, size_t n)
-{
-    uint32_t most = 0u;
-    size_t   i;
-    for (i = 0; i < n; i++) {
-        const uint32_t a = in[i] & 0x7fffffffu;
-        most = a > most ? a : most;
-    }
-    return most;
-}
-
 /* Quantize a block of n numbers; returns its scale code. `in` is a full block, padded with zeros. */
 static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n, const mpti_blocks *b,
                                     uint64_t first)
 {
-    const uint32_t amax = mpti_amax(in, n);
-    uint32_t       scale, limit[7];
-    size_t         i;
+    uint32_t amax = 0u, scale, limit[7];
+    size_t   i;
+    for (i = 0; i < n; i++)             /* as bit patterns: Inf and NaN are above all numbers */
+        amax = (in[i] & 0x7fffffffu) > amax ? in[i] & 0x7fffffffu : amax;
     if (amax >= 0x7f800000u) {
         memset(codes, 0, n);
         return (uint32_t)b->scale->nan_code;
@@ -5983,20 +5972,17 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  *
  * Copyright (c) 2026 the mpt authors
  *
- * Permission is hereby granted, free of charge, to any person obtaining a copy
- * of this software and associated documentation files (the "Software"), to deal
- * in the Software without restriction, including without limitation the rights
- * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
- * copies of the Software, and to permit persons to whom the Software is
- * furnished to do so, subject to the following conditions:
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+ * associated documentation files (the "Software"), to deal in the Software without restriction, including
+ * without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to the
+ * following conditions:
  *
- * The above copyright notice and this permission notice shall be included in all
- * copies or substantial portions of the Software.
+ * The above copyright notice and this permission notice shall be included in all copies or substantial
+ * portions of the Software.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
- * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
- * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
- * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
- * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
- * SOFTWARE. */
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+ * LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO
+ * EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER
+ * IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR
+ * THE USE OR OTHER DEALINGS IN THE SOFTWARE. */
