@@ -4887,6 +4887,38 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
             mpti_arith_1(mbits, op, (unsigned char *)&r[i], a + 2u * i, b + 2u * i, c + 2u * i);
 }
 
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_256, mpti_v8, MPTI_OF_3("vaddps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_sub_256, mpti_v8, MPTI_OF_3("vsubps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_256, mpti_v8, MPTI_OF_3("vmulps"))
+
+/* a * b + c rounded to odd: the float below if its last bit is 1, else the float above. */
+MPTI_IN_256 mpti_v8 mpti_fma_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
+{
+    mpti_v8 down = c, up = c;
+    __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(down) : "v"(a), "v"(b));
+    __asm__(MPTI_OF_3("vfnmsub231ps") : "+v"(up) : "v"(a), "v"(b));
+    up ^= 0x80000000u;
+    __asm__("vblendvps {%2, %1, %0, %0|%0, %0, %1, %2}" : "+x"(up) : "x"(down), "x"(down << 31));
+    return up;
+}
+
+MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
+{
+    mpti_v8 p, q;
+    int     some;
+    __asm__(MPTI_OF_3("vcmpunordps") : "=x"(p) : "x"(r[0]), "x"(r[1]));
+    __asm__(MPTI_OF_3("vcmpunordps") : "=x"(q) : "x"(r[2]), "x"(r[3]));
+    __asm__(MPTI_OF_2("vmovmskps") : "=r"(some) : "x"(p | q));
+    return some;
+}
+
+/* Four vectors of results, from the kernel's x, y and z. */
+#define MPTI_FOUR_OF(at) (r[0] = at(0), r[1] = at(1), r[2] = at(2), r[3] = at(3))
+#define MPTI_ADD_AT(k) mpti_add_256(x[k], y[k])
+#define MPTI_SUB_AT(k) mpti_sub_256(x[k], y[k])
+#define MPTI_MUL_AT(k) mpti_mul_256(x[k], y[k])
+#define MPTI_FMA_AT(k) mpti_fma_256(x[k], y[k], z[k])
+
 /* The kernel of a format for all four operations, 32 elements in a turn. With two operands c is b. To choose
  * the operation by a branch in each turn costs little; one for each would be four times the code. Vectors
  * of 64 bytes gain 0 to 13% in L1, nothing out of cache. */
@@ -4906,13 +4938,13 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
             mpti_##T##_in_256(y, b);                                                               \
             if (op == MPTI_ARITH_FMA) {                                                            \
                 mpti_##T##_in_256(z, c);                                                           \
-                mpti_fma_256(r, x, y, z);                                                          \
+                MPTI_FOUR_OF(MPTI_FMA_AT);                                                         \
             } else if (op == MPTI_ARITH_MUL)                                                       \
-                mpti_mul_256(r, x, y, y);                                                          \
+                MPTI_FOUR_OF(MPTI_MUL_AT);                                                         \
             else if (op == MPTI_ARITH_SUB)                                                         \
-                mpti_sub_256(r, x, y, y);                                                          \
+                MPTI_FOUR_OF(MPTI_SUB_AT);                                                         \
             else                                                                                   \
-                mpti_add_256(r, x, y, y);                                                          \
+                MPTI_FOUR_OF(MPTI_ADD_AT);                                                         \
             if (MPTI_LIKELY(!mpti_some_nan_256(r)))                                                \
                 mpti_##T##_out_256(to, r, how);                                                    \
             else {                                                                                 \
@@ -4924,52 +4956,6 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
         }                                                                                          \
         MPTI_NARROW();                                                                             \
     }
-#define MPTI_OP_4(op)                                                                              \
-    MPTI_IN_256 void mpti_##op##_256(mpti_v8 *r, const mpti_v8 *x, const mpti_v8 *y, const mpti_v8 *z) \
-    {                                                                                              \
-        r[0] = mpti_##op##_1_256(x[0], y[0], z[0]);                                                \
-        r[1] = mpti_##op##_1_256(x[1], y[1], z[1]);                                                \
-        r[2] = mpti_##op##_1_256(x[2], y[2], z[2]);                                                \
-        r[3] = mpti_##op##_1_256(x[3], y[3], z[3]);                                                \
-    }
-#define MPTI_OP_OF_2(op, text)                                                                     \
-    MPTI_IN_256 mpti_v8 mpti_##op##_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)                         \
-    {                                                                                              \
-        mpti_v8 r;                                                                                 \
-        (void)c;                                                                                   \
-        __asm__(text : "=v"(r) : "v"(a), "v"(b));                                                  \
-        return r;                                                                                  \
-    }                                                                                              \
-    MPTI_OP_4(op)
-
-MPTI_IN_256 mpti_v8 mpti_odd_one_256(mpti_v8 down, mpti_v8 up)
-{
-    __asm__("vblendvps {%2, %1, %0, %0|%0, %0, %1, %2}" : "+x"(up) : "x"(down), "x"(down << 31));
-    return up;
-}
-MPTI_OP_OF_2(add, MPTI_OF_3("vaddps"))
-MPTI_OP_OF_2(sub, MPTI_OF_3("vsubps"))
-MPTI_OP_OF_2(mul, MPTI_OF_3("vmulps"))
-/* a * b + c rounded to odd: the float below if its last bit is 1, else the float above. */
-MPTI_IN_256 mpti_v8 mpti_fma_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
-{
-    mpti_v8 down = c, minus_up = c;
-    __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(down) : "v"(a), "v"(b));
-    __asm__(MPTI_OF_3("vfnmsub231ps") : "+v"(minus_up) : "v"(a), "v"(b));
-    return mpti_odd_one_256(down, minus_up ^ 0x80000000u);
-}
-MPTI_OP_4(fma)
-
-MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
-{
-    mpti_v8 p, q;
-    int     some;
-    __asm__(MPTI_OF_3("vcmpunordps") : "=x"(p) : "x"(r[0]), "x"(r[1]));
-    __asm__(MPTI_OF_3("vcmpunordps") : "=x"(q) : "x"(r[2]), "x"(r[3]));
-    __asm__(MPTI_OF_2("vmovmskps") : "=r"(some) : "x"(p | q));
-    return some;
-}
-
 MPTI_ARITH_KERNEL(f16, 10)
 MPTI_ARITH_KERNEL(bf16, 7)
 #endif
