@@ -2434,13 +2434,13 @@ typedef uint8_t  mpti_b16_any __attribute__((vector_size(16), may_alias, aligned
         __asm__(text : "=v"(r) : "v"(a), "v"(b));   \
         return r;                                   \
     }
-#define MPTI_PUT(place, name, V, any)               \
-    place void name(unsigned char *p, V x, int how) \
-    {                                               \
-        if (how & MPTI_AROUND)                      \
-            __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(V *)(void *)p) : "v"(x)); \
-        else                                        \
-            *(any *)(void *)p = (any)x;             \
+#define MPTI_PUT(place, name, V, any)                                                   \
+    place void name(unsigned char *p, V x, int how)                                     \
+    {                                                                                   \
+        if (how & MPTI_AROUND)                                                          \
+            __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(V *)(void *)p) : "v"(x));\
+        else                                                                            \
+            *(any *)(void *)p = (any)x;                                                 \
     }
 #define MPTI_OF_2(op) op " {%1, %0|%0, %1}"
 #define MPTI_OF_3(op) op " {%2, %1, %0|%0, %1, %2}"
