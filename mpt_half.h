@@ -66,7 +66,6 @@
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, if the compiler is
  *              gcc or clang and the processor x86 or aarch64. 0: the portable path only. 2 (SSE2 or NEON),
  *              3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the same bits.
- *              aarch64's FP16 arithmetic is used if the compiler may emit it (-march=armv8.2-a+fp16).
  * MPT_USE_OPENMP          needs the compiler's -fopenmp: calls on large arrays and lists of tensors use the
  *              OpenMP team of the calling thread; inside a parallel region, the calling thread alone.
  * MPT_PARALLEL_FOR(count, body, context)   a thread pool of your own instead of OpenMP. It must call
@@ -95,12 +94,20 @@
 #error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 4 (at most that path)"
 #endif
 
+/* ALIGNED: so that no vector of a tile crosses a cache line. LIKELY: the usual case, such as numbers that are
+ * normal in both formats. */
 #if defined(__GNUC__) || defined(__clang__)
 #define MPTI_UNUSED __attribute__((unused))
 #define MPTI_NOINLINE __attribute__((noinline))
+#define MPTI_ALIGNED __attribute__((aligned(64)))
+#define MPTI_RESTRICT __restrict__
+#define MPTI_LIKELY(condition) __builtin_expect((condition) != 0, 1)
 #else
 #define MPTI_UNUSED
 #define MPTI_NOINLINE
+#define MPTI_ALIGNED
+#define MPTI_RESTRICT
+#define MPTI_LIKELY(condition) ((condition) != 0)
 #endif
 
 #ifdef MPT_STATIC
@@ -705,7 +712,7 @@ MPT_HD mpt_bf16 mpt_bf16_copysign(mpt_bf16 a, mpt_bf16 b);
  *   dst      out  [n]
  *   a, b, c  in   [n]
  * In place: dst may be a, b or c; no other overlap. Fast (some elements per cycle) with AVX2, chosen at run
- * time, and for f16 with aarch64's FP16 arithmetic (see MPT_SIMD); else scalar integer operations.
+ * time; else scalar integer operations.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
  * Exact: bit for bit as the scalar function, NaN included, on every path and for any setting of the processor
  * (rounding, flush to zero), which is restored at the end.  Threads: any. */
@@ -874,12 +881,7 @@ MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n,
  *
  * ---- bits ---- */
 
-/* Tells the compiler the usual case, such as numbers that are normal in both formats. */
-#if defined(__GNUC__) || defined(__clang__)
-#define MPTI_LIKELY(condition) __builtin_expect((condition) != 0, 1)
-#else
-#define MPTI_LIKELY(condition) ((condition) != 0)
-#endif
+#define MPTI_ONE ((uint64_t)1)
 
 /* Reinterpret the bits of a floating-point number as an integer (its bit pattern), and back. */
 #ifdef __CUDA_ARCH__
@@ -938,11 +940,8 @@ MPT_HD uint32_t mpti_shift_rne32(uint32_t sig, int shift)
 
 MPT_HD uint64_t mpti_shift_rne64(uint64_t sig, int shift)
 {
-    const uint64_t one = 1;
-    return (sig + ((one << (shift - 1)) - 1u) + ((sig >> shift) & 1u)) >> shift;
+    return (sig + ((MPTI_ONE << (shift - 1)) - 1u) + ((sig >> shift) & 1u)) >> shift;
 }
-
-#define MPTI_ONE ((uint64_t)1)
 
 /* Nonzero if `array` cannot be n > 0 elements of `bytes` bytes: it is NULL, or larger than half the address
  * space, which no object is, and beyond which sizes in bytes could wrap. */
@@ -1111,13 +1110,9 @@ MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
 #define MPTI_PTX_FP8 1      /* one instruction encodes two numbers, `high` into the upper byte; overflow */
 #define MPTI_PTX_FP8_PAIR(format, pair, high, low)  /* and Inf give the largest finite number */            \
     asm("cvt.rn.satfinite." format "x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low))
-#define MPTI_PTX_FP8_ENCODE(format)                                                                         \
-    uint16_t pair;                                                                                          \
-    MPTI_PTX_FP8_PAIR(format, pair, 0.0f, __uint_as_float(u));                                              \
-    return (uint8_t)pair;
 #endif
 
-/* f32 pattern -> E4M3 or E5M2 code, as 32 bits, for loops (see MPTI_FROM_F32). Overflow and Inf give
+/* f32 pattern -> E4M3 or E5M2 code, as 32 bits, for loops (see MPTI_PORTABLE_GROUPS). Overflow and Inf give
  * `beyond`, E4M3's NaN or E5M2's Inf; with `saturate` the code before it, the largest finite number.
  *
  *   |x|  0 ........ 2^-10 ....... 2^-6 ............ 464 ...... Inf   NaN
@@ -1132,11 +1127,12 @@ MPT_HD uint32_t mpti_fp8_code(uint32_t u, int e5m2, int saturate)
         return sign | (a > 0x7f800000u ? mpti_small_special(a, e5m2 ? 2 : 3, beyond)
                                        : beyond - (uint32_t)saturate);
 #ifdef MPTI_PTX_FP8
-    if (e5m2) {
-        MPTI_PTX_FP8_ENCODE("e5m2")
-    } else {
-        MPTI_PTX_FP8_ENCODE("e4m3")
-    }
+    uint16_t pair;
+    if (e5m2)
+        MPTI_PTX_FP8_PAIR("e5m2", pair, 0.0f, __uint_as_float(u));
+    else
+        MPTI_PTX_FP8_PAIR("e4m3", pair, 0.0f, __uint_as_float(u));
+    return (uint8_t)pair;
 #else
     return sign | mpti_small_encode(a, e5m2 ? 2 : 3, e5m2 ? 113u : 121u);
 #endif
@@ -1224,7 +1220,7 @@ MPT_HD uint8_t mpti_e5m2_from_f64(uint64_t u) { return mpti_e5m2_encode(mpti_f32
 /* f32 pattern -> f64 pattern. Exact, except that a signaling NaN becomes quiet. */
 MPT_HD uint64_t mpti_f64_widen(uint32_t u)
 {
-    const uint64_t sign = (uint64_t)(u & 0x80000000u) << 32, one = 1;
+    const uint64_t sign = (uint64_t)(u & 0x80000000u) << 32;
     const uint32_t a = u & 0x7fffffffu;
     if (MPTI_LIKELY(a - 0x800000u < 0x7f000000u))               /* normal */
         return sign | (((uint64_t)a << 29) + ((uint64_t)896 << 52));
@@ -1235,7 +1231,7 @@ MPT_HD uint64_t mpti_f64_widen(uint32_t u)
         return sign;
     {   /* subnormal: the highest one bit becomes the hidden bit */
         const int up = mpti_clz32(a) - 8;
-        return sign | ((uint64_t)(897 - up) << 52) | (((uint64_t)a << (29 + up)) & ((one << 52) - 1u));
+        return sign | ((uint64_t)(897 - up) << 52) | (((uint64_t)a << (29 + up)) & ((MPTI_ONE << 52) - 1u));
     }
 }
 
@@ -1416,12 +1412,13 @@ MPT_HD int mpti_bad_opts(const mpt_opts *o)
 
 /* ---- blocks, on host and device ---- */
 
-MPT_HD int mpti_is_plain_but_flush(const mpt_opts *o)
+/* Which options are not the defaults. Tininess is not among them: it matters to flags only. */
+enum { MPTI_SET_ROUNDING = 1, MPTI_SET_OVERFLOW = 2, MPTI_SET_NAN = 4, MPTI_SET_FLUSH = 8 };
+MPT_HD int mpti_opts_set(const mpt_opts *o)
 {
-    return !o || (o->rounding == MPT_RND_NEAREST_EVEN && o->overflow == MPT_OVERFLOW_IEEE &&
-                  o->nan == MPT_NAN_KEEP);
+    return !o ? 0 : (o->rounding != MPT_RND_NEAREST_EVEN) | (o->overflow != MPT_OVERFLOW_IEEE) << 1 |
+                    (o->nan != MPT_NAN_KEEP) << 2 | (o->flush != 0u) << 3;
 }
-MPT_HD int mpti_is_plain(const mpt_opts *o) { return mpti_is_plain_but_flush(o) && (!o || !o->flush); }
 
 #ifndef MPT_NO_BLOCKS
 /* The constants of a call that quantizes or dequantizes. The tensor scale is tensor_sig * 2^tensor_exp. The
@@ -1456,7 +1453,7 @@ mpti_blocks_init(mpti_blocks *b, const mpt_block_info *block, const mpt_format_i
     b->powers = block->scale == MPT_E8M0;
     b->m = element->mantissa_bits, b->emax = element->emax, b->sign_at = element->bits - 1;
     b->least = (uint32_t)(element->emin + 127), b->most = (uint32_t)element->max_code;
-    b->plain = !o || mpti_is_plain(&o->element);
+    b->plain = !o || !mpti_opts_set(&o->element);
     if (o) {
         b->scaling = o->scaling;
         b->packed = o->packed;
@@ -1531,7 +1528,7 @@ MPT_HD uint32_t mpti_e2m1_code(const uint32_t limit[7], uint32_t u)
 /* Whether any of the last `shift` bits of sig is 1. */
 MPT_HD int mpti_drops(uint64_t sig, int shift)
 {
-    return (shift > 63 ? sig : sig & (((uint64_t)1 << shift) - 1u)) != 0u;
+    return (shift > 63 ? sig : sig & ((MPTI_ONE << shift) - 1u)) != 0u;
 }
 
 /* sig >> shift for shift >= 0; the last bit is also set if any dropped bit is 1 (a sticky bit). */
@@ -1544,7 +1541,7 @@ MPT_HD uint64_t mpti_shift_jam(uint64_t sig, int shift)
 MPT_HD int mpti_drop_goes_up(mpt_rounding rounding, uint32_t random, unsigned sign, unsigned odd,
                              uint64_t sig, int shift)
 {
-    const uint64_t one = 1, rest = sig & ((one << shift) - 1u), half = one << (shift - 1);
+    const uint64_t rest = sig & ((MPTI_ONE << shift) - 1u), half = MPTI_ONE << (shift - 1);
     if (!rest)
         return 0;
     switch (rounding) {
@@ -1871,7 +1868,7 @@ MPT_HD unsigned mpti_a_to_integral(mpti_env *e, unsigned a)
         x.sig = 1u;
         shift = 20;
     }
-    if (x.sig & (((uint64_t)1 << shift) - 1u))
+    if (x.sig & ((MPTI_ONE << shift) - 1u))
         e->flags |= MPT_FLAG_INEXACT;
     x.sig = mpti_shift16(e, x.sign, x.sig, shift);
     x.exp = 0;
@@ -2297,16 +2294,6 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
  * over MPTI_TILE elements of arrays that do not overlap even at plain -O2. clang 14 crashes on AVX-512 code
  * with both the address and the undefined-behaviour sanitizer, so that code has the first one only. */
 #define MPTI_TILE 256
-#if defined(__GNUC__) || defined(__clang__)
-#define MPTI_ALIGNED __attribute__((aligned(64)))       /* so that no vector of a tile crosses a cache line */
-#else
-#define MPTI_ALIGNED
-#endif
-#if defined(__GNUC__) || defined(__clang__)
-#define MPTI_RESTRICT __restrict__
-#else
-#define MPTI_RESTRICT
-#endif
 #define MPTI_ONCE(name, loop, parameters, arguments)                              \
     MPTI_UNUSED static void name parameters                                       \
     {                                                                             \
@@ -2392,29 +2379,16 @@ enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };
 MPTI_PORTABLE(MPTI_NOINLINE, mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_encode)
 MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_decode)
 
-/* The same for formulas that compile without branches: copies in local arrays let compilers vectorize. */
-#define MPTI_PORTABLE_GROUPS(name, to_bits, from_bits, formula)                                     \
-    MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                             \
-    {                                                                                               \
-        from_bits in[MPTI_GROUP];                                                                   \
-        to_bits   out[MPTI_GROUP];                                                                  \
-        (void)b, (void)c, (void)how;                                                                \
-        for (; groups; groups--, to += sizeof out, a += sizeof in) {                                \
-            int i;                                                                                  \
-            memcpy(in, a, sizeof in);                                                               \
-            for (i = 0; i < MPTI_GROUP; i++)                                                        \
-                out[i] = formula(in[i]);                                                            \
-            memcpy(to, out, sizeof out);                                                            \
-        }                                                                                           \
-    }
-
-/* A kernel from floats in[i] that compilers vectorize, by `copies` (MPTI_TWICE, or MPTI_ONCE); the statement
- * `first` may fill random[i]. A second loop narrows codes: with two sizes in one, each step is repeated. */
-#define MPTI_FROM_F32(copies, name, to_bits, first, formula)                                        \
+/* The same for a formula of in[i] that compiles without branches: copies in local arrays let compilers
+ * vectorize. By `copies` (MPTI_TWICE, or MPTI_ONCE); the statement `first` may fill random[i]. If code_bits
+ * is wider than to_bits, a second loop narrows: with two sizes in one, each of many steps is repeated. */
+#define MPTI_PORTABLE_GROUPS(copies, name, to_bits, code_bits, from_bits, first, formula)           \
     MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
-        uint32_t in[MPTI_GROUP], code[MPTI_GROUP], random[MPTI_GROUP];                              \
-        to_bits  out[MPTI_GROUP];                                                                   \
+        from_bits in[MPTI_GROUP];                                                                   \
+        code_bits code[MPTI_GROUP];                                                                 \
+        to_bits   out[MPTI_GROUP];                                                                  \
+        uint32_t  random[MPTI_GROUP];                                                               \
         (void)b, (void)c, (void)how, (void)random;                                                  \
         for (; groups; groups--, to += sizeof out, a += sizeof in) {                                \
             int i;                                                                                  \
@@ -2424,7 +2398,7 @@ MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_dec
                 code[i] = formula;                                                                  \
             for (i = 0; i < MPTI_GROUP; i++)                                                        \
                 out[i] = (to_bits)code[i];                                                          \
-            memcpy(to, out, sizeof out);                                                            \
+            memcpy(to, sizeof *out == sizeof *code ? (void *)code : (void *)out, sizeof out);       \
         }                                                                                           \
     }                                                                                               \
     copies(name, name##_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
@@ -2441,9 +2415,7 @@ MPTI_INLINE void mpti_fetch_ahead(const void *p, size_t bytes)
         __builtin_prefetch((const char *)((uintptr_t)p + 4096u + i), 0, 3);
     }
 }
-#endif
 
-#if MPTI_X86
 /* ---- AVX-512 ---- */
 
 /* Vectors with 16 lanes of 32 bits or 32 lanes of 16 bits, and parts of such vectors. Where C has no
@@ -2456,8 +2428,10 @@ typedef uint16_t mpti_w32 __attribute__((vector_size(64), may_alias));
 typedef uint16_t mpti_w16 __attribute__((vector_size(32), may_alias));
 typedef uint64_t mpti_w16_any __attribute__((vector_size(32), may_alias, aligned(1)));
 typedef uint16_t mpti_w8 __attribute__((vector_size(16), may_alias));
+typedef uint16_t mpti_w8_any __attribute__((vector_size(16), may_alias, aligned(1)));
 typedef uint8_t  mpti_b16_any __attribute__((vector_size(16), may_alias, aligned(1)));
 #define MPTI_IN_512 MPTI_AVX512_TARGET __attribute__((always_inline)) static inline
+#define MPTI_IN_256 MPTI_AVX2_TARGET __attribute__((always_inline)) static inline
 #define MPTI_UNARY(place, R, name, A, text)         \
     place R name(A a)                               \
     {                                               \
@@ -2471,6 +2445,14 @@ typedef uint8_t  mpti_b16_any __attribute__((vector_size(16), may_alias, aligned
         R r;                                        \
         __asm__(text : "=v"(r) : "v"(a), "v"(b));   \
         return r;                                   \
+    }
+#define MPTI_PUT(place, name, V, any)                                                   \
+    place void name(unsigned char *p, V x, int how)                                     \
+    {                                                                                   \
+        if (how & MPTI_AROUND)                                                          \
+            __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(V *)(void *)p) : "v"(x));\
+        else                                                                            \
+            *(any *)(void *)p = (any)x;                                                 \
     }
 #define MPTI_OF_2(op) op " {%1, %0|%0, %1}"
 #define MPTI_OF_3(op) op " {%2, %1, %0|%0, %1, %2}"
@@ -2490,28 +2472,9 @@ MPTI_IN_512 mpti_q8 mpti_all_64_512(uint64_t x)
 }
 MPTI_IN_512 mpti_v16 mpti_load_512(const void *p) { return *(const mpti_v16_any *)p; }
 MPTI_IN_512 mpti_w16 mpti_load_w16_512(const void *p) { return (mpti_w16)*(const mpti_w16_any *)p; }
-MPTI_IN_512 void mpti_put_512(unsigned char *p, mpti_v16 x, int how)
-{
-    if (how & MPTI_AROUND)
-        __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(mpti_v16 *)(void *)p) : "v"(x));
-    else
-        *(mpti_v16_any *)(void *)p = x;
-}
-MPTI_IN_512 void mpti_put_w16_512(unsigned char *p, mpti_w16 x, int how)
-{
-    if (how & MPTI_AROUND)
-        __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(mpti_w16 *)(void *)p) : "v"(x));
-    else
-        *(mpti_w16_any *)(void *)p = (mpti_w16_any)x;
-}
-MPTI_AVX2_TARGET __attribute__((always_inline)) static inline void mpti_put_w8(unsigned char *p, mpti_w8 x,
-                                                                              int how)
-{
-    if (how & MPTI_AROUND)
-        __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(mpti_w8 *)(void *)p) : "x"(x));
-    else
-        memcpy(p, &x, sizeof x);
-}
+MPTI_PUT(MPTI_IN_512, mpti_put_512, mpti_v16, mpti_v16_any)
+MPTI_PUT(MPTI_IN_512, mpti_put_w16_512, mpti_w16, mpti_w16_any)
+MPTI_PUT(MPTI_IN_256, mpti_put_w8, mpti_w8, mpti_w8_any)
 MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_floats_512, mpti_w16,
            "vcvtph2ps {%{sae%}, %1, %0|%0, %1, %{sae%}}")
 MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_halves_512, mpti_v16,
@@ -2577,18 +2540,14 @@ MPTI_IN_512 mpti_v16 mpti_bf16_16_512(const unsigned char *p)
 
 MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_bf16_in_512, mpti_bf16_16_512, 32)
 
-MPTI_IN_512 mpti_v16 mpti_e5m2_16_512(const unsigned char *p)
-{
-    mpti_w16 w;
-    __asm__("vpmovzxbw {%1, %0|%0, %1}" : "=v"(w) : "m"(*(const mpti_b16_any *)(const void *)p));
-    return mpti_floats_512(w << 8);
-}
-
-/* Without its sign, an E4M3 code is the upper bits of the f16 code of x / 2^8. Its NaN becomes f16's. */
-MPTI_IN_512 mpti_v16 mpti_e4m3_16_512(const unsigned char *p)
+/* 16 codes of E4M3 (if e4m3 is 1) or E5M2 as floats. An E5M2 code is the upper byte of an f16 code. Without
+ * its sign, an E4M3 code is the upper bits of the f16 code of x / 2^8. Its NaN becomes f16's. */
+MPTI_IN_512 mpti_v16 mpti_fp8_16_512(const unsigned char *p, int e4m3)
 {
     mpti_w16 w;
     __asm__("vpmovsxbw {%1, %0|%0, %1}" : "=v"(w) : "m"(*(const mpti_b16_any *)(const void *)p));
+    if (!e4m3)
+        return mpti_floats_512(w << 8);
     w = w << 7 & 0xbfffu;
     w ^= (mpti_w16)((w & 0x7fffu) == 0x3f80u) & (0x3f80u ^ 0x7e00u);
     return mpti_mul_cut_512(mpti_floats_512(w), mpti_all_512((127u + 8u) << 23));
@@ -2782,20 +2741,21 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 }
 
 /* A kernel whose `statement` converts `elements` elements, at most a group, from a to `to`, with `how` as its
- * `how`: a branch at each store, on whether it is non-temporal, costs no time. `ahead`: and prefetch then. */
+ * `how`: a branch at each store, on whether it is non-temporal, costs no time. `ahead`: the bits of `how` at
+ * which it prefetches; AROUND alone shares that branch. */
 #define MPTI_KERNEL_FOR(target, ahead, name, elements, in_bytes, out_bytes, statement)              \
     target MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                      \
     {                                                                                               \
         const size_t in_ = (elements) * (in_bytes), out_ = (elements) * (out_bytes);                \
         (void)b, (void)c;                                                                           \
         for (groups *= MPTI_GROUP / (elements); groups; groups--, to += out_, a += in_) {           \
-            if ((ahead) && how & MPTI_AROUND && (uintptr_t)a % 64u < in_)   /* once per line */     \
+            if (how & (ahead) && (uintptr_t)a % 64u < in_)      /* once per line */                 \
                 mpti_fetch_ahead(a, in_);                                                           \
             statement;                                                                              \
         }                                                                                           \
         MPTI_NARROW();                                                                              \
     }
-#define MPTI_KERNEL_512(...) MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, 1, __VA_ARGS__)
+#define MPTI_KERNEL_512(...) MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND, __VA_ARGS__)
 #define MPTI_KERNEL_256(...) MPTI_KERNEL_FOR(MPTI_AVX2_TARGET, 0, __VA_ARGS__)
 
 /* ---- AVX2 ---- */
@@ -2804,9 +2764,7 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 typedef uint32_t mpti_v8 __attribute__((vector_size(32), may_alias));
 typedef uint64_t mpti_q4 __attribute__((vector_size(32), may_alias));
 typedef uint32_t mpti_v8_any __attribute__((vector_size(32), may_alias, aligned(1)));
-typedef uint16_t mpti_w8_any __attribute__((vector_size(16), may_alias, aligned(1)));
 typedef uint64_t mpti_b8_any __attribute__((may_alias, aligned(1)));
-#define MPTI_IN_256 MPTI_AVX2_TARGET __attribute__((always_inline)) static inline
 
 MPTI_IN_256 mpti_v8 mpti_all_256(uint32_t x)
 {
@@ -2814,13 +2772,7 @@ MPTI_IN_256 mpti_v8 mpti_all_256(uint32_t x)
     return r;
 }
 MPTI_IN_256 mpti_v8 mpti_load_256(const void *p) { return *(const mpti_v8_any *)p; }
-MPTI_IN_256 void mpti_put_256(unsigned char *p, mpti_v8 x, int how)
-{
-    if (how & MPTI_AROUND)
-        __asm__ volatile("vmovntdq {%1, %0|%0, %1}" : "=m"(*(mpti_v8 *)(void *)p) : "x"(x));
-    else
-        *(mpti_v8_any *)(void *)p = x;
-}
+MPTI_PUT(MPTI_IN_256, mpti_put_256, mpti_v8, mpti_v8_any)
 MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_halves_256, mpti_v8, "vcvtps2ph {$0, %1, %0|%0, %1, 0}")
 
 MPTI_IN_256 mpti_v8 mpti_join_256(mpti_w8 low, mpti_w8 high)
@@ -2870,7 +2822,7 @@ MPTI_IN_256 mpti_v8 mpti_bf16_quiet_8_256(const unsigned char *p)
     return u | (mpti_nan_256(u) & 0x400000u);
 }
 
-/* Eight codes of E4M3 (if e4m3 is 1) or E5M2 as floats, by the method of the AVX-512 functions. */
+/* Eight codes as floats, by the method of mpti_fp8_16_512. */
 MPTI_IN_256 mpti_v8 mpti_fp8_8_256(const unsigned char *p, unsigned e4m3)
 {
     mpti_w8 w;
@@ -3096,7 +3048,7 @@ typedef struct mpti_job {
     unsigned char       *to;
     const unsigned char *from[3];
     size_t               out, in[3];        /* bytes per element */
-    int                  how;
+    int                  how, around;       /* around: set by mpti_run, if non-temporal stores pay */
 } mpti_job;
 
 /* The job of a kernel from one array, of `in` bytes per element, to another one of `out` bytes. */
@@ -3104,7 +3056,7 @@ MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, con
                                  int how)
 {
     mpti_job j;
-    j.kernel = kernel, j.how = how;
+    j.kernel = kernel, j.how = how, j.around = 0;
     j.to = (unsigned char *)dst, j.out = out;
     j.from[0] = (const unsigned char *)src, j.in[0] = in;
     j.from[1] = j.from[2] = j.from[0];      /* unused, but not NULL: 0 bytes are added to it */
@@ -3146,7 +3098,7 @@ MPTI_UNUSED static void mpti_run_few(const mpti_job *j, size_t i, size_t n)
 /* Run a part of a job. Unless the destination is also a source, one group at the start and one at the end of
  * the array convert some elements twice, so that the groups between begin at a cache line and their stores
  * cross none. The groups between come last, because the processor mispredicts the end of their loop. */
-MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n, int around)
+MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n)
 {
     const int    apart = j->to != j->from[0] && j->to != j->from[1] && j->to != j->from[2];
     const size_t past = (uintptr_t)j->to % 64u;
@@ -3163,58 +3115,53 @@ MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n, int around)
     if (end < n && apart)
         mpti_run_groups(j, n - MPTI_GROUP, 1, j->how);
 #if MPTI_X86
-    if (apart && around && !((uintptr_t)(j->to + i * j->out) % 64u) && mpti_path() >= MPTI_PATH_AVX2) {
+    if (apart && j->around && !((uintptr_t)(j->to + i * j->out) % 64u) && mpti_path() >= MPTI_PATH_AVX2) {
         mpti_run_groups(j, i, (end - i) / MPTI_GROUP, j->how | MPTI_AROUND);
         __asm__ volatile("sfence" : : : "memory");
         return;
     }
 #endif
-    (void)around;
     mpti_run_groups(j, i, (end - i) / MPTI_GROUP, j->how);
     if (end < n && !apart)
         mpti_run_few(j, end, n - end);
 }
 
 #ifdef MPTI_MANY_THREADS
-typedef struct mpti_shared_job { mpti_job job; int around; } mpti_shared_job;
-
 static void mpti_run_range(void *context, size_t part, size_t begin, size_t end)
 {
-    const mpti_shared_job *shared = (const mpti_shared_job *)context;
-    mpti_job               j = shared->job;
-    int                    k;
+    mpti_job j = *(const mpti_job *)context;
+    int      k;
     (void)part;
     j.to += begin * j.out;
     for (k = 0; k < 3; k++)
         j.from[k] += begin * j.in[k];
-    mpti_run_part(&j, end - begin, shared->around);
+    mpti_run_part(&j, end - begin);
 }
 
-static void mpti_run_parts(const mpti_job *j, size_t n, int around)
+static void mpti_run_parts(mpti_job *j, size_t n)
 {
-    size_t          least = MPTI_FAST_PART;
-    mpti_shared_job shared;
-    int             k;
+    size_t least = MPTI_FAST_PART;
+    int    k;
     for (k = 0; k < 3; k++)
         if (j->in[k])
             least = mpti_part_least(least, j->to, (ptrdiff_t)j->out, j->from[k], (ptrdiff_t)j->in[k], n);
-    shared.job = *j, shared.around = around;
-    (void)MPTI_IN_PARTS(n, least, mpti_run_range, &shared);
+    (void)MPTI_IN_PARTS(n, least, mpti_run_range, j);
 }
 #endif
 
 /* Run a job over n elements. */
-MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
+MPTI_UNUSED static void mpti_run(mpti_job *j, size_t n)
 {
-    const int around = n * (j->out + j->in[0] + j->in[1] + j->in[2]) > MPTI_AROUND_BYTES;
     if (n <= MPTI_TILE && n % MPTI_GROUP == 0) {
         if (n)                          /* arrays may be NULL if n is 0 */
             mpti_run_groups(j, 0, n / MPTI_GROUP, j->how);
-    } else
+        return;
+    }
+    j->around = n * (j->out + j->in[0] + j->in[1] + j->in[2]) > MPTI_AROUND_BYTES;
 #ifdef MPTI_MANY_THREADS
-        mpti_run_parts(j, n, around);
+    mpti_run_parts(j, n);
 #else
-        mpti_run_part(j, n, around);
+    mpti_run_part(j, n);
 #endif
 }
 #endif /* MPTI_HALF_LANES */
@@ -3238,15 +3185,13 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
 /* ---- the format table ---- */
 
 /* 2^k as a constant expression: C has no constant ldexp, and hexadecimal floats are not C++11. */
-#define MPTI_P(k, i) (((k) >> (i)) & 1 ? (double)((uint64_t)1 << (1 << (i))) : 1.0)
-#define MPTI_P32 4294967296.0
-#define MPTI_P128 (MPTI_P32 * MPTI_P32 * MPTI_P32 * MPTI_P32)
-#define MPTI_P512 (MPTI_P128 * MPTI_P128 * MPTI_P128 * MPTI_P128)
+#define MPTI_P(k, i, power) (((k) >> (i)) & 1 ? (power) : 1.0)      /* 2^(2^i), if bit i of k is 1 */
+#define MPTI_P64 (4294967296.0 * 4294967296.0)
+#define MPTI_P256 (MPTI_P64 * MPTI_P64 * MPTI_P64 * MPTI_P64)
 #define MPTI_PPOS(k)                                                                          \
-    (MPTI_P(k, 0) * MPTI_P(k, 1) * MPTI_P(k, 2) * MPTI_P(k, 3) * MPTI_P(k, 4) *               \
-     (((k) >> 5) & 1 ? MPTI_P32 : 1.0) * (((k) >> 6) & 1 ? MPTI_P32 * MPTI_P32 : 1.0) *       \
-     (((k) >> 7) & 1 ? MPTI_P128 : 1.0) * (((k) >> 8) & 1 ? MPTI_P128 * MPTI_P128 : 1.0) *    \
-     (((k) >> 9) & 1 ? MPTI_P512 : 1.0))
+    (MPTI_P(k, 0, 2.0) * MPTI_P(k, 1, 4.0) * MPTI_P(k, 2, 16.0) * MPTI_P(k, 3, 256.0) *       \
+     MPTI_P(k, 4, 65536.0) * MPTI_P(k, 5, 4294967296.0) * MPTI_P(k, 6, MPTI_P64) *            \
+     MPTI_P(k, 7, MPTI_P64 * MPTI_P64) * MPTI_P(k, 8, MPTI_P256) * MPTI_P(k, 9, MPTI_P256 * MPTI_P256))
 /* For k <= -1000 divide twice: 2^-k can be as large as 2^1074, which is no double. */
 #define MPTI_POW2(k) \
     ((k) >= 0 ? MPTI_PPOS((k) < 0 ? 0 : (k)) \
@@ -3314,13 +3259,10 @@ MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, i
     const int scale = specials == MPT_SPECIALS_SCALE;
     if (info)
         memset(info, 0, sizeof *info);
-    if (!info || !name || (unsigned)specials > (unsigned)MPT_SPECIALS_SCALE)
-        return MPT_E_ARG;
-    if (exponent_bits < (scale ? 1 : 2) || exponent_bits > 10)
-        return MPT_E_ARG;
-    if (scale ? mantissa_bits != 0 : (mantissa_bits < 1 || mantissa_bits > 52))
-        return MPT_E_ARG;
-    if (bias < -1022 || bias > 2048 || MPTI_EMIN(bias, specials) - mantissa_bits < -1022 ||
+    if (!info || !name || (unsigned)specials > (unsigned)MPT_SPECIALS_SCALE ||
+        exponent_bits < (scale ? 1 : 2) || exponent_bits > 10 ||
+        (scale ? mantissa_bits != 0 : mantissa_bits < 1 || mantissa_bits > 52) || bias < -1022 ||
+        bias > 2048 || MPTI_EMIN(bias, specials) - mantissa_bits < -1022 ||
         MPTI_EMAX(exponent_bits, bias, specials) > 1023)
         return MPT_E_ARG;
     {
@@ -3380,22 +3322,28 @@ static mpt_fields mpti_take_apart(const mpt_format_info *f, uint64_t code)
     return p;
 }
 
-MPTI_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code)
+/* The bits of the double that a code stands for. A signaling NaN stays signaling, so that encoding it raises
+ * INVALID. `flush`: MPT_FLUSH_INPUTS has an effect, and MPTI_QUIET, which makes every NaN quiet. */
+enum { MPTI_QUIET = 4 };
+static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsigned flush)
 {
-    const uint64_t inf = (uint64_t)0x7ff << 52, quiet = MPTI_ONE << 51;
-    mpt_fields     p;
-    uint64_t       sign;
-    if (!info)
-        return mpti_f64_make(inf | quiet);
-    p = mpti_take_apart(info, code);
-    sign = (uint64_t)p.sign << 63;
-    if (p.kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_SIGNALING_NAN) {
-        const uint64_t payload = info->has_inf ? p.mantissa_field << (52 - info->mantissa_bits) : 0u;
-        return mpti_f64_make((info->specials == MPT_SPECIALS_FNUZ ? 0u : sign) | inf | quiet | payload);
+    const mpt_fields p = mpti_take_apart(f, code);
+    const uint64_t   inf = (uint64_t)0x7ff << 52, sign = (uint64_t)p.sign << 63;
+    if (p.kind <= MPT_CLASS_QUIET_NAN) {
+        const uint64_t payload = f->has_inf ? p.mantissa_field << (52 - f->mantissa_bits) : MPTI_ONE << 51;
+        return (f->specials == MPT_SPECIALS_FNUZ ? 0u : sign) | inf | payload |
+               (uint64_t)(flush & MPTI_QUIET) << 49;
     }
     if (p.kind == MPT_CLASS_NEG_INF || p.kind == MPT_CLASS_POS_INF)
-        return mpti_f64_make(sign | inf);
-    return mpti_f64_make(mpti_f64_compose(p.sign, p.significand, p.exponent));
+        return sign | inf;
+    if (flush & MPT_FLUSH_INPUTS && (p.kind == MPT_CLASS_NEG_SUBNORMAL || p.kind == MPT_CLASS_POS_SUBNORMAL))
+        return sign;
+    return mpti_f64_compose(p.sign, p.significand, p.exponent);
+}
+
+MPTI_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code)
+{
+    return mpti_f64_make(info ? mpti_f64_of_code(info, code, MPTI_QUIET) : (uint64_t)0xfff << 51);
 }
 
 MPTI_DEF double mpt_decode(mpt_format format, uint64_t code)
@@ -3403,12 +3351,8 @@ MPTI_DEF double mpt_decode(mpt_format format, uint64_t code)
     return mpt_decode_as(mpt_format_get(format), code);
 }
 
-#define MPTI_PLAIN_OPTS                                                                          \
-    {                                                                                            \
-        MPT_RND_NEAREST_EVEN, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP, MPT_TININESS_AFTER, 0u, NULL, \
-        0u, 0u, 0u, 0u                                                                           \
-    }
-static const mpt_opts mpti_plain_opts = MPTI_PLAIN_OPTS;
+static const mpt_opts mpti_plain_opts = {MPT_RND_NEAREST_EVEN, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP,
+                                         MPT_TININESS_AFTER, 0u, NULL, 0u, 0u, 0u, 0u};
 
 MPTI_NOINLINE static uint64_t mpti_encode_nan(const mpt_format_info *f, uint64_t sign_bit,
                                               uint64_t payload52, const mpt_opts *o)
@@ -3446,12 +3390,12 @@ MPTI_NOINLINE static int mpti_round_up(const mpt_opts *o, unsigned sign, unsigne
 }
 
 /* Round sig * 2^q, finite and not zero, to a code without its sign, as if the exponent had no upper limit:
- * the caller handles overflow. `top` is the place of the highest one bit of sig. */
-static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, int top, unsigned sign,
+ * the caller handles overflow. The highest bit of sig is 1. */
+static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, unsigned sign,
                                    const mpt_opts *o, unsigned *flags)
 {
     const int scale = f->specials == MPT_SPECIALS_SCALE, m = f->mantissa_bits;
-    const int e = q + top, floor_e = e < f->emin ? f->emin : e;
+    const int e = q + 63, floor_e = e < f->emin ? f->emin : e;
     const int shift = floor_e - m - q;
     uint64_t  code = ((uint64_t)(floor_e - f->emin) << m) + (shift > 63 ? 0u : sig >> shift);
     int       tiny = 0;
@@ -3464,9 +3408,8 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     /* In SCALE formats every significand is 1, which is odd. */
     code += (uint64_t)mpti_round_up(o, sign, scale ? 1u : (unsigned)(code & 1u), sig, shift);
     if (e < f->emin) {                  /* not tiny if rounding with an unbounded exponent gives 2^emin */
-        const int      free_shift = top - m;
-        const uint64_t kept = sig >> free_shift;
-        const int      up = mpti_round_up(o, sign, (unsigned)(kept & 1u), sig, free_shift);
+        const uint64_t kept = sig >> (63 - m);
+        const int      up = mpti_round_up(o, sign, (unsigned)(kept & 1u), sig, 63 - m);
         tiny = o->tininess == MPT_TININESS_BEFORE || e < f->emin - 1 ||
                kept + (uint64_t)up < MPTI_ONE << (m + 1);
     }
@@ -3479,17 +3422,21 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     return code;
 }
 
-/* Encode (-1)^sign * sig * 2^q, finite and not zero, including overflow; `top` as in mpti_encode_finite. */
-static uint64_t mpti_encode_number(const mpt_format_info *f, uint64_t sig, int q, int top, unsigned sign,
+/* Encode (-1)^sign * sig * 2^q, any finite number, including overflow. */
+static uint64_t mpti_encode_number(const mpt_format_info *f, uint64_t sig, int q, unsigned sign,
                                    const mpt_opts *o, unsigned *flags)
 {
     const uint64_t sign_bit = f->sign_bits ? (uint64_t)sign << (f->bits - 1) : 0u;
-    uint64_t       code;
-    if (!f->sign_bits && sign) {
+    uint64_t       code = 0u;
+    if (sig && sign && !f->sign_bits) {
         *flags |= MPT_FLAG_INVALID;
         return f->nan_code;
     }
-    code = mpti_encode_finite(f, sig, q, top, sign, o, flags);
+    if (sig) {
+        const int up = mpti_clz64(sig);
+        code = mpti_encode_finite(f, sig << up, q - up, sign, o, flags);
+    } else if (f->specials == MPT_SPECIALS_SCALE)
+        *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
     if (code > f->max_code) {
         *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
         return mpti_encode_overflow(f, sign_bit, o, 0);
@@ -3499,43 +3446,25 @@ static uint64_t mpti_encode_number(const mpt_format_info *f, uint64_t sig, int q
     return sign_bit | code;
 }
 
-static uint64_t mpti_encode_zero(const mpt_format_info *f, uint64_t sign_bit, unsigned *flags)
-{
-    if (f->specials == MPT_SPECIALS_SCALE)
-        *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
-    return f->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit;
-}
-
 static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt_opts *o, unsigned *flags)
 {
     const unsigned sign = (unsigned)(u >> 63);
     const uint64_t sign_bit = f->sign_bits ? (uint64_t)sign << (f->bits - 1) : 0u;
     const uint64_t hidden = MPTI_ONE << 52, man = u & (hidden - 1u);
     const int      field = (int)((u >> 52) & 0x7ffu);
-    uint64_t       sig = field ? man | hidden : man;
-    int            q = (field ? field : 1) - 1075;
-
     if (field == 0x7ff && man) {
         if (!(man >> 51) || !f->has_nan)
             *flags |= MPT_FLAG_INVALID;
         return mpti_encode_nan(f, sign_bit, man, o);
     }
-    if (!field && (o->flush & MPT_FLUSH_INPUTS))
-        sig = 0u;
-    if (!f->sign_bits && sign && sig) {
-        *flags |= MPT_FLAG_INVALID;
-        return f->nan_code;
-    }
-    if (field == 0x7ff) {
+    if (field == 0x7ff && (f->sign_bits || !sign)) {    /* in an unsigned format -Inf is as -2^1024 */
         if (!f->has_inf || o->overflow == MPT_OVERFLOW_SATURATE)
             *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
         return mpti_encode_overflow(f, sign_bit, o, 1);
     }
-    if (!sig)
-        return mpti_encode_zero(f, sign_bit, flags);
-    for (; !(sig & hidden); q--)        /* normalize a subnormal double */
-        sig <<= 1;
-    return mpti_encode_number(f, sig, q, 52, sign, o, flags);
+    if (field)
+        return mpti_encode_number(f, man | hidden, field - 1075, sign, o, flags);
+    return mpti_encode_number(f, o->flush & MPT_FLUSH_INPUTS ? 0u : man, -1074, sign, o, flags);
 }
 
 /* Encode a double (bit pattern x) or an integer (`sign` and magnitude x). */
@@ -3548,14 +3477,10 @@ static uint64_t mpti_encode_value(const mpt_format_info *f, int integer, unsigne
     if (!f || mpti_bad_opts(o)) {
         raised = MPT_FLAG_INVALID;
         code = f ? f->nan_code : 0u;
-    } else if (!integer) {
+    } else if (integer)
+        code = mpti_encode_number(f, x, 0, sign, o, &raised);
+    else
         code = mpti_encode_bits(f, x, o, &raised);
-    } else if (!x) {
-        code = mpti_encode_zero(f, 0u, &raised);
-    } else {
-        const int up = mpti_clz64(x);
-        code = mpti_encode_number(f, x << up, -up, 63, sign, o, &raised);
-    }
     if (flags)
         *flags |= raised;
     return code;
@@ -3639,7 +3564,7 @@ static int mpti_is_exact(const mpt_format_info *f, uint64_t u)
     unsigned unused = 0u;
     if ((u & ~(MPTI_ONE << 63)) > (uint64_t)0x7ff << 52)
         return f->has_nan;
-    return mpti_f64_bits(mpt_decode_as(f, mpti_encode_bits(f, u, &mpti_plain_opts, &unused))) == u;
+    return mpti_f64_of_code(f, mpti_encode_bits(f, u, &mpti_plain_opts, &unused), 0u) == u;
 }
 
 MPTI_DEF int mpt_is_exact(mpt_format format, double value)
@@ -3677,17 +3602,14 @@ MPTI_DEF mpt_fields mpt_anatomy(mpt_format format, double value)
     const mpt_format_info *f = mpt_format_get(format);
     unsigned               flags = 0u;
     mpt_fields             p;
-    if (!f) {
-        memset(&p, 0, sizeof p);
-        p.kind = MPT_CLASS_SIGNALING_NAN;
-        p.value = p.error = mpti_f64_make((uint64_t)0xfff << 51);
-        p.flags = MPT_FLAG_INVALID;
-    } else {
-        p = mpti_take_apart(f, mpt_encode_as(f, value, NULL, &flags));
-        p.value = mpt_decode_as(f, p.code);
-        p.error = mpti_error_of(p.value, value);
-        p.flags = flags;
-    }
+    memset(&p, 0, sizeof p);
+    p.kind = MPT_CLASS_SIGNALING_NAN;   /* of an unknown format */
+    p.code = mpt_encode_as(f, value, NULL, &flags);
+    if (f)
+        p = mpti_take_apart(f, p.code);
+    p.value = mpt_decode_as(f, p.code);
+    p.error = f ? mpti_error_of(p.value, value) : p.value;
+    p.flags = flags;
     p.format = format;
     return p;
 }
@@ -3717,16 +3639,18 @@ MPTI_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t
 #define MPTI_ODD MPT_FORMAT_COUNT       /* as a destination: floats rounded to odd */
 #define MPTI_PAIR(dst_format, src_format) ((int)(dst_format) * (int)MPT_FORMAT_COUNT + (int)(src_format))
 
-MPTI_PORTABLE_GROUPS(mpti_f32_from_bf16, uint32_t, uint16_t, mpti_bf16_decode)
+MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_f32_from_bf16, uint32_t, uint32_t, uint16_t, (void)0,
+                     mpti_bf16_decode(in[i]))
 MPTI_PORTABLE(inline, mpti_f32_from_e4m3, uint32_t, uint8_t, mpti_e4m3_decode)
 MPTI_PORTABLE(inline, mpti_f32_from_e5m2, uint32_t, uint8_t, mpti_e5m2_decode)
 MPTI_PORTABLE(inline, mpti_f32_from_f64_n, uint32_t, uint64_t, mpti_f32_from_f64)
 MPTI_PORTABLE(inline, mpti_f32_odd_from_f64_n, uint32_t, uint64_t, mpti_f32_odd_from_f64)
-MPTI_PORTABLE_GROUPS(mpti_bf16_from_f32, uint16_t, uint32_t, mpti_bf16_encode)
-MPTI_FROM_F32(MPTI_TWICE, mpti_e4m3_from_f32, uint8_t, (void)0,
-              mpti_fp8_code(in[i], 0, (how & MPTI_SATURATE) != 0))
-MPTI_FROM_F32(MPTI_TWICE, mpti_e5m2_from_f32, uint8_t, (void)0,
-              mpti_fp8_code(in[i], 1, (how & MPTI_SATURATE) != 0))
+MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_bf16_from_f32, uint16_t, uint16_t, uint32_t, (void)0,
+                     mpti_bf16_encode(in[i]))
+MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_e4m3_from_f32, uint8_t, uint32_t, uint32_t, (void)0,
+                     mpti_fp8_code(in[i], 0, (how & MPTI_SATURATE) != 0))
+MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_e5m2_from_f32, uint8_t, uint32_t, uint32_t, (void)0,
+                     mpti_fp8_code(in[i], 1, (how & MPTI_SATURATE) != 0))
 MPTI_PORTABLE(inline, mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen)
 MPTI_PORTABLE(inline, mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64)
 
@@ -3735,8 +3659,8 @@ MPTI_KERNEL_512(mpti_f32_from_f16_512, 32, 2, 4,
                 (mpti_put_512(to, mpti_f16_16_512(a), how),
                  mpti_put_512(to + 64, mpti_f16_16_512(a + 32), how)))
 MPTI_KERNEL_512(mpti_f32_from_bf16_512, 16, 2, 4, mpti_put_512(to, mpti_bf16_16_512(a), how))
-MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 16, 1, 4, mpti_put_512(to, mpti_e4m3_16_512(a), how))
-MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 16, 1, 4, mpti_put_512(to, mpti_e5m2_16_512(a), how))
+MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 16, 1, 4, mpti_put_512(to, mpti_fp8_16_512(a, 1), how))
+MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 16, 1, 4, mpti_put_512(to, mpti_fp8_16_512(a, 0), how))
 MPTI_KERNEL_512(mpti_f32_odd_from_f64_n_512, 16, 8, 4,
                 mpti_put_512(to, MPTI_F64_16_512(mpti_f64_odd_8_512, a), how))
 MPTI_KERNEL_512(mpti_f16_from_f32_512, 32, 4, 2,
@@ -3909,25 +3833,19 @@ MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n
 
 /* ---- any two formats, with options ---- */
 
-/* Replace the subnormals in a tile of f32, f16 or bf16 codes (see mpti_flushes) by zeros of the same sign. */
+/* Replace the subnormals in a tile of f32, f16 or bf16 codes (see mpti_flushes) by zeros of the same sign,
+ * two or four codes at a time; `one` and `sign` are the lowest and the highest bit of each. */
 static int mpti_flushes(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
 static void mpti_flush_tile(mpt_format f, uint64_t *tile)
 {
-    const uint16_t field = f == MPT_F16 ? 0x7c00u : 0x7f80u;
-    uint32_t       u[MPTI_TILE];
-    uint16_t       h[MPTI_TILE];
+    const int      bits = f == MPT_F32 ? 32 : 16;
+    const uint64_t one = ~(uint64_t)0 / ((MPTI_ONE << bits) - 1u), sign = one << (bits - 1);
+    const uint64_t field = one * (f == MPT_F32 ? 0x7f800000u : f == MPT_F16 ? 0x7c00u : 0x7f80u);
     int            i;
-    if (f == MPT_F32) {
-        memcpy(u, tile, sizeof u);
-        for (i = 0; i < MPTI_TILE; i++)
-            u[i] = u[i] & 0x7f800000u ? u[i] : u[i] & 0x80000000u;
-        memcpy(tile, u, sizeof u);
-        return;
+    for (i = 0; i < MPTI_TILE * bits / 64; i++) {
+        const uint64_t normal = ((tile[i] & field) + (sign - one)) & sign;     /* the field is not 0 */
+        tile[i] &= sign | (normal - (normal >> (bits - 1)));
     }
-    memcpy(h, tile, sizeof h);
-    for (i = 0; i < MPTI_TILE; i++)
-        h[i] = h[i] & field ? h[i] : h[i] & 0x8000u;
-    memcpy(tile, h, sizeof h);
 }
 
 MPTI_NOINLINE static uint64_t mpti_load_code(const void *p, int bytes)
@@ -3953,25 +3871,6 @@ MPTI_NOINLINE static void mpti_store_code(void *p, int bytes, uint64_t code)
     case 2: memcpy(p, &u16, 2u); break;
     default: *(unsigned char *)p = (unsigned char)code; break;
     }
-}
-
-/* The bits of the double that a code stands for. Unlike mpt_decode_as, it keeps a signaling NaN signaling, so
- * that encoding raises INVALID, and flushes subnormals on request. */
-static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsigned flush)
-{
-    const mpt_fields p = mpti_take_apart(f, code);
-    const uint64_t   sign = (uint64_t)p.sign << 63;
-    switch (p.kind) {
-    case MPT_CLASS_SIGNALING_NAN:
-        return sign | (uint64_t)0x7ff << 52 | p.mantissa_field << (52 - f->mantissa_bits);
-    case MPT_CLASS_NEG_SUBNORMAL:
-    case MPT_CLASS_POS_SUBNORMAL:
-        if (flush & MPT_FLUSH_INPUTS)
-            return sign;
-        break;
-    default: break;
-    }
-    return mpti_f64_bits(mpt_decode_as(f, code));
 }
 
 /* mpti_bad_opts and mpti_f32_from_f64 as calls: here more inline copies would only make the code larger. */
@@ -4008,18 +3907,13 @@ typedef struct mpti_side {
     int                    swap;    /* whether the byte order is not this machine's */
 } mpti_side;
 
-static int mpti_is_big_endian(void)
-{
-    const uint16_t one = 1u;
-    return !*(const unsigned char *)&one;
-}
-
 static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
 {
-    mpti_side side;
+    const uint16_t one = 1u;            /* its first byte in memory tells this machine's order */
+    mpti_side      side;
     side.format = format, side.info = mpt_format_get(format);
     side.stride = side.info ? side.info->bytes : 0;
-    side.swap = order != MPT_NATIVE_ENDIAN && (order == MPT_BIG_ENDIAN) != mpti_is_big_endian();
+    side.swap = order != MPT_NATIVE_ENDIAN && (order == MPT_BIG_ENDIAN) == *(const unsigned char *)&one;
     return side;
 }
 
@@ -4173,12 +4067,12 @@ MPTI_INLINE void mpti_random_of_group(uint32_t *random, const unsigned char *wor
 }
 
 /* Kernels for stochastic rounding: `a` points to the floats, `b` to their Philox words. */
-MPTI_FROM_F32(MPTI_TWICE, mpti_f16_stochastic_n, uint16_t,
-              (mpti_random_of_group(random, b), b += sizeof random / 2u),
-              mpti_f16_stochastic(in[i], random[i]))
-MPTI_FROM_F32(MPTI_ONCE, mpti_bf16_stochastic_n, uint16_t,
-              (mpti_random_of_group(random, b), b += sizeof random / 2u),
-              mpti_bf16_stochastic(in[i], random[i]))
+MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_f16_stochastic_n, uint16_t, uint32_t, uint32_t,
+                     (mpti_random_of_group(random, b), b += sizeof random / 2u),
+                     mpti_f16_stochastic(in[i], random[i]))
+MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_bf16_stochastic_n, uint16_t, uint32_t, uint32_t,
+                     (mpti_random_of_group(random, b), b += sizeof random / 2u),
+                     mpti_bf16_stochastic(in[i], random[i]))
 
 #if MPTI_X86
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_xor_512, mpti_v16, MPTI_OF_3("vpxord"))
@@ -4304,33 +4198,29 @@ MPTI_IN_512 mpti_w16 mpti_f16_stochastic_tiny_512(mpti_w16 h, mpti_v16 u, mpti_v
     return h;
 }
 
-MPTI_AVX512_TARGET static void mpti_f16_stochastic_512 MPTI_KERNEL_PARAMETERS
+MPTI_IN_512 void mpti_f16_stochastic_32_512(unsigned char *p, mpti_v16 x, mpti_v16 y,
+                                            const unsigned char *words, int how)
 {
-    (void)c;
-    for (groups *= 2u; groups; groups--, to += MPTI_GROUP, a += 2 * MPTI_GROUP, b += MPTI_GROUP) {
-        const mpti_v16 x = mpti_load_512(a), y = mpti_load_512(a + 64);
-        mpti_w16       h, k;
-        mpti_v16       r[2];
-        int            tiny;
-        if (how & (MPTI_AROUND | MPTI_AHEAD))
-            mpti_fetch_ahead(a, 2 * MPTI_GROUP);
-        mpti_random_in_512(r, b);
-        h = mpti_f16_stochastic_16_512(x, r[0]);
-        k = mpti_f16_stochastic_16_512(y, r[1]);
-        __asm__(MPTI_ANY("vpcmpltud {%2, %1, %%k1|k1, %1, %2}")
-                : "=@ccnz"(tiny)
-                : "v"(mpti_min_512((x & 0x7fffffffu) - 1u, (y & 0x7fffffffu) - 1u)),
-                    "v"(mpti_all_512(0x387fffffu))
-                : "k1");
-        if (tiny) {
-            h = mpti_f16_stochastic_tiny_512(h, x, r[0]);
-            k = mpti_f16_stochastic_tiny_512(k, y, r[1]);
-        }
-        mpti_put_w16_512(to, h, how);
-        mpti_put_w16_512(to + 32, k, how);
+    mpti_w16 h, k;
+    mpti_v16 r[2];
+    int      tiny;
+    mpti_random_in_512(r, words);
+    h = mpti_f16_stochastic_16_512(x, r[0]);
+    k = mpti_f16_stochastic_16_512(y, r[1]);
+    __asm__(MPTI_ANY("vpcmpltud {%2, %1, %%k1|k1, %1, %2}")
+            : "=@ccnz"(tiny)
+            : "v"(mpti_min_512((x & 0x7fffffffu) - 1u, (y & 0x7fffffffu) - 1u)),
+                "v"(mpti_all_512(0x387fffffu))
+            : "k1");
+    if (tiny) {
+        h = mpti_f16_stochastic_tiny_512(h, x, r[0]);
+        k = mpti_f16_stochastic_tiny_512(k, y, r[1]);
     }
-    MPTI_NARROW();
+    mpti_put_w16_512(p, h, how);
+    mpti_put_w16_512(p + 32, k, how);
 }
+MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_f16_stochastic_512, 32, 4, 2,
+    (mpti_f16_stochastic_32_512(to, mpti_load_512(a), mpti_load_512(a + 64), b, how), b += 64))
 
 /* bf16 drops 16 bits everywhere, subnormals included; the minimum keeps finite numbers below Inf. */
 MPTI_IN_512 mpti_v16 mpti_bf16_stochastic_16_512(mpti_v16 u, mpti_v16 random)
@@ -4342,20 +4232,14 @@ MPTI_IN_512 mpti_v16 mpti_bf16_stochastic_16_512(mpti_v16 u, mpti_v16 random)
     return mpti_unless_nan_512(a | (u & 0x80000000u), u);
 }
 
-MPTI_AVX512_TARGET static void mpti_bf16_stochastic_512 MPTI_KERNEL_PARAMETERS
+MPTI_IN_512 mpti_v16 mpti_bf16_stochastic_32_512(mpti_v16 x, mpti_v16 y, const unsigned char *words)
 {
-    (void)c;
-    for (groups *= 2u; groups; groups--, to += MPTI_GROUP, a += 2 * MPTI_GROUP, b += MPTI_GROUP) {
-        mpti_v16 r[2];
-        if (how & (MPTI_AROUND | MPTI_AHEAD))
-            mpti_fetch_ahead(a, 2 * MPTI_GROUP);
-        mpti_random_in_512(r, b);
-        mpti_put_512(to, mpti_upper_halves_512(mpti_bf16_stochastic_16_512(mpti_load_512(a), r[0]),
-                                               mpti_bf16_stochastic_16_512(mpti_load_512(a + 64), r[1])),
-                                                   how);
-    }
-    MPTI_NARROW();
+    mpti_v16 r[2];
+    mpti_random_in_512(r, words);
+    return mpti_upper_halves_512(mpti_bf16_stochastic_16_512(x, r[0]), mpti_bf16_stochastic_16_512(y, r[1]));
 }
+MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_bf16_stochastic_512, 32, 4, 2,
+    (mpti_put_512(to, mpti_bf16_stochastic_32_512(mpti_load_512(a), mpti_load_512(a + 64), b), how), b += 64))
 #endif
 
 /* Round floats to f16, or bf16 (`brain`), with the random words of the elements from o->first_element on. One
@@ -4410,10 +4294,8 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         else
 #endif
             mpti_random_portable(words, block, &key);
-#if MPTI_X86
         if (vectors && j.around)        /* non-temporal stores: whole lines only */
             how = past ? MPTI_AHEAD : MPTI_AROUND;
-#endif
         kernel(to, from, (const unsigned char *)words, NULL, whole / MPTI_GROUP, how);
         if (whole < count) {
             memset(in, 0, sizeof in);
@@ -4445,22 +4327,6 @@ MPTI_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *
 }
 
 /* ---- any two formats ---- */
-
-static int mpti_is_stochastic(const mpti_side *d, const mpti_side *s, const mpt_opts *o)
-{
-    return o && o->rounding == MPT_RND_STOCHASTIC && !o->randoms && o->overflow == MPT_OVERFLOW_IEEE &&
-           !o->flush && o->nan == MPT_NAN_KEEP && s->format == MPT_F32 &&
-           (d->format == MPT_F16 || d->format == MPT_BF16);
-}
-
-/* Do the options ask for nothing but saturation, which kernels do (MPTI_SATURATE)? Not from a format to
- * itself: that would be a copy, which keeps Inf. */
-static int mpti_is_saturating(const mpti_side *d, const mpti_side *s, const mpt_opts *o)
-{
-    return o->overflow == MPT_OVERFLOW_SATURATE && o->rounding == MPT_RND_NEAREST_EVEN && !o->flush &&
-           o->nan == MPT_NAN_KEEP && d->format != s->format &&
-           (d->format == MPT_E4M3 || d->format == MPT_E5M2);
-}
 
 /* A conversion, as the parts see it into which MPTI_IN_PARTS (>>H12) splits it. */
 enum { MPTI_LOOKED = 2 };
@@ -4552,7 +4418,7 @@ static int mpti_strides_clash(const mpti_side *d, const void *dst, const mpti_si
 static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                                const mpt_opts *opts, unsigned *flags)
 {
-    const mpt_opts  plain = MPTI_PLAIN_OPTS;
+    const int       set = mpti_opts_set(opts);
     mpti_range_fn  *range = mpti_convert_range;
     mpti_converting c;
     size_t          parts;
@@ -4565,11 +4431,13 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
         return MPT_E_ARG;
     c.d = d, c.s = s;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
-    c.opts = opts ? opts : &plain;
-    c.how = mpti_is_saturating(d, s, c.opts) ? MPTI_SATURATE : 0;
-    c.fast = !flags && (c.how || mpti_is_plain(opts)), c.flush = 0u;
-    if (!flags && !c.fast && mpti_is_plain_but_flush(opts) && d->format != s->format &&
-        mpti_flushes(d->format) && mpti_flushes(s->format))
+    c.opts = opts ? opts : &mpti_plain_opts;
+    /* Saturation from a format to itself is no copy, which would keep Inf. */
+    c.how = set == MPTI_SET_OVERFLOW && opts->overflow == MPT_OVERFLOW_SATURATE && d->format != s->format &&
+            (d->format == MPT_E4M3 || d->format == MPT_E5M2) ? MPTI_SATURATE : 0;
+    c.fast = !flags && (c.how || !set), c.flush = 0u;
+    if (!flags && set == MPTI_SET_FLUSH && d->format != s->format && mpti_flushes(d->format) &&
+        mpti_flushes(s->format))
         c.fast = 1, c.flush = opts->flush;
     else if (!c.fast && c.opts->rounding == MPT_RND_NEAREST_EVEN && s->format == MPT_F32 &&
              d->info->bits <= 16 && mpti_kernel_of(MPTI_PAIR(d->format, MPT_F32)))
@@ -4579,7 +4447,8 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
             range = mpti_copy_range;
         else if (c.fast == 1 && mpti_convert_fast(d->format, dst, s->format, src, n, c.how))
             return MPT_OK;
-        else if (mpti_is_stochastic(d, s, opts))
+        else if (set == MPTI_SET_ROUNDING && opts->rounding == MPT_RND_STOCHASTIC && !opts->randoms &&
+                 s->format == MPT_F32 && (d->format == MPT_F16 || d->format == MPT_BF16))
             return mpt_stochastic_n(d->format, dst, (const float *)src, n, opts);
     }
     parts = MPTI_IN_PARTS(n, mpti_part_least(s->info->bytes == 1 ? MPTI_FAST_PART : MPTI_SLOW_PART, dst,
@@ -4707,10 +4576,9 @@ MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad)
 {
     const mpti_side d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
-    const mpt_opts  plain = MPTI_PLAIN_OPTS;
     mpti_seeking    c;
     size_t          first;
-    c.f = d.info, c.o = opts ? opts : &plain;
+    c.f = d.info, c.o = opts ? opts : &mpti_plain_opts;
     c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
     c.from = (const unsigned char *)src;
     if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, (void *)(uintptr_t)src, n) ||
@@ -4756,7 +4624,7 @@ typedef struct mpti_quantizer {
     /* For vectors: only if half of the least number is a normal float (flushing could lose a subnormal one)
      * and `magic` is finite. Formats with float's exponents (bf16, TF32) round at one bit, without it. */
     int      has_vectors;
-    uint32_t least, magic, over_keep, over_bits, nan_keep, nan_bits;
+    uint32_t least, magic, over_bits, nan_keep, nan_bits;
 } mpti_quantizer;
 
 /* Returns: 0 if the format has no sign, exponents beyond float's, or other than 1 to 22 mantissa bits. */
@@ -4774,7 +4642,6 @@ static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
     q->has_vectors = own_subnormals || (f->emin - f->mantissa_bits >= -125 && magic_field <= 254);
     q->least = own_subnormals ? 0u : q->least_field << 23;
     q->magic = own_subnormals ? 0u : (uint32_t)magic_field << 23;
-    q->over_keep = q->zero_sign;
     q->over_bits = ieee ? 0x7f800000u : finite ? q->limit - 1u : 0x7fc00000u;
     q->nan_keep = ieee ? ~((1u << q->shift) - 1u) : f->specials == MPT_SPECIALS_FN ? 0x80000000u : 0u;
     q->nan_bits = ieee ? 0x400000u : q->over_bits;
@@ -4801,17 +4668,17 @@ MPTI_NOINLINE static uint64_t mpti_quantize_slow(const mpt_format_info *wide, co
 {
     unsigned       unused = 0u;
     const uint64_t u = mpti_f64_of_code(wide, code, o->flush);
-    return mpti_f64_bits(mpt_decode_as(f, mpti_encode_bits(f, u, o, &unused)));
+    return mpti_f64_of_code(f, mpti_encode_bits(f, u, o, &unused), 0u);
 }
 
 /* Correct the results of a group for patterns from the limit on, which are rare. */
 static void mpti_quantize_specials(uint32_t *out, const uint32_t *in, const mpti_quantizer *q)
 {
-    const mpt_opts plain = MPTI_PLAIN_OPTS;
-    int            i;
+    const mpt_format_info *f32 = mpt_format_get(MPT_F32);
+    int                    i;
     for (i = 0; i < MPTI_GROUP; i++)
         if ((in[i] & 0x7fffffffu) >= q->limit)
-            out[i] = mpti_float_of(mpti_quantize_slow(mpt_format_get(MPT_F32), q->info, in[i], &plain));
+            out[i] = mpti_float_of(mpti_quantize_slow(f32, q->info, in[i], &mpti_plain_opts));
 }
 
 /* A kernel: `a` points to the floats, `b` to the mpti_quantizer. */
@@ -4863,7 +4730,7 @@ MPTI_IN_512 mpti_v16 mpti_quantize_16_512(mpti_v16 u, const mpti_quantizer *q)
     mpti_v16       x = r | (u & 0x80000000u);
     if (!q->zero_sign)
         x = mpti_but_below_512(x, r, r, mpti_all_512(1u));
-    x = mpti_but_below_512(x, (u & q->over_keep) | q->over_bits, most, r);
+    x = mpti_but_below_512(x, (u & q->zero_sign) | q->over_bits, most, r);
     return mpti_but_below_512(x, (u & q->nan_keep) | q->nan_bits, mpti_all_512(0x7f800000u), a);
 }
 
@@ -4881,23 +4748,8 @@ MPTI_AVX512_TARGET static void mpti_quantize_512 MPTI_KERNEL_PARAMETERS
 #endif
 
 /* For a format that has all floats: only a NaN can change, it becomes quiet. */
-static uint32_t mpti_f32_quiet(uint32_t u) { return u | (uint32_t)((u & 0x7fffffffu) > 0x7f800000u) << 22; }
-MPTI_PORTABLE_GROUPS(mpti_quiet_n, uint32_t, uint32_t, mpti_f32_quiet)
-
-static mpti_kernel *mpti_quantize_kernel(const mpti_quantizer *q)
-{
-#if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX512) {
-        const mpt_format_info *f = q->info;
-        if (f->specials == MPT_SPECIALS_IEEE && f->emin == -14 && f->emax == 15 && f->mantissa_bits == 10)
-            return mpti_quantize_f16_512;
-        if (q->has_vectors)
-            return mpti_quantize_512;
-    }
-#endif
-    (void)q;
-    return mpti_quantize_n;
-}
+MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_quiet_n, uint32_t, uint32_t, uint32_t, (void)0,
+                     in[i] | (uint32_t)((in[i] & 0x7fffffffu) > 0x7f800000u) << 22)
 
 /* Quantize one by one; or, by the kernel `fast`, doubles as floats, rounded to odd (to nearest for f32). */
 static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t end)
@@ -4928,7 +4780,6 @@ static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t
 static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src, size_t n,
                                      const mpt_format_info *info, const mpt_opts *opts)
 {
-    const mpt_opts  plain = MPTI_PLAIN_OPTS;
     const mpti_side s = mpti_side_of(wide, MPT_NATIVE_ENDIAN);
     const size_t    bytes = (size_t)s.info->bytes;
     mpti_side       d = s;
@@ -4936,10 +4787,10 @@ static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src
     const int       all = info == mpt_format_get(MPT_F32);
     if (mpti_bad_array(dst, bytes, src, bytes, n) || !info || !info->bits || mpti_refused_opts(opts))
         return MPT_E_ARG;
-    c.fast = wide == MPT_F64 && mpti_is_plain(opts) && info->emax <= 127 &&
+    c.fast = wide == MPT_F64 && !mpti_opts_set(opts) && info->emax <= 127 &&
              (all || (info->mantissa_bits <= 21 && info->emin - info->mantissa_bits >= -147))
              ? MPTI_PAIR(all ? (int)MPT_F32 : (int)MPTI_ODD, MPT_F64) : 0;
-    d.info = info, c.d = &d, c.s = &s, c.opts = opts ? opts : &plain;
+    d.info = info, c.d = &d, c.s = &s, c.opts = opts ? opts : &mpti_plain_opts;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
     (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, s.stride, src, s.stride, n),
                         mpti_quantize_range, &c);
@@ -4952,9 +4803,13 @@ MPTI_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, co
     const int      all = info && info->has_inf && info->mantissa_bits >= 23 && info->emin <= -126 &&
                     info->emax >= 127;
     mpti_quantizer q;
-    if (!mpti_bad_array(dst, 4, src, 4, n) && info && mpti_is_plain(opts) &&
+    if (!mpti_bad_array(dst, 4, src, 4, n) && info && !mpti_opts_set(opts) &&
         (all || mpti_quantizer_init(&q, info))) {
-        mpti_job j = mpti_job_of(all ? mpti_quiet_n : mpti_quantize_kernel(&q), dst, 4, src, 4, 0);
+        mpti_job j = mpti_job_of(all ? mpti_quiet_n : mpti_quantize_n, dst, 4, src, 4, 0);
+#if MPTI_X86
+        if (!all && mpti_path() >= MPTI_PATH_AVX512 && q.has_vectors)
+            j.kernel = info == mpt_format_get(MPT_F16) ? mpti_quantize_f16_512 : mpti_quantize_512;
+#endif
         j.from[1] = (const unsigned char *)&q;
         mpti_run(&j, n);
         return MPT_OK;
@@ -5038,6 +4893,38 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
             mpti_arith_1(mbits, op, (unsigned char *)&r[i], a + 2u * i, b + 2u * i, c + 2u * i);
 }
 
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_256, mpti_v8, MPTI_OF_3("vaddps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_sub_256, mpti_v8, MPTI_OF_3("vsubps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_256, mpti_v8, MPTI_OF_3("vmulps"))
+
+/* a * b + c rounded to odd: the float below if its last bit is 1, else the float above. */
+MPTI_IN_256 mpti_v8 mpti_fma_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
+{
+    mpti_v8 down = c, up = c;
+    __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(down) : "v"(a), "v"(b));
+    __asm__(MPTI_OF_3("vfnmsub231ps") : "+v"(up) : "v"(a), "v"(b));
+    up ^= 0x80000000u;
+    __asm__("vblendvps {%2, %1, %0, %0|%0, %0, %1, %2}" : "+x"(up) : "x"(down), "x"(down << 31));
+    return up;
+}
+
+MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
+{
+    mpti_v8 p, q;
+    int     some;
+    __asm__(MPTI_OF_3("vcmpunordps") : "=x"(p) : "x"(r[0]), "x"(r[1]));
+    __asm__(MPTI_OF_3("vcmpunordps") : "=x"(q) : "x"(r[2]), "x"(r[3]));
+    __asm__(MPTI_OF_2("vmovmskps") : "=r"(some) : "x"(p | q));
+    return some;
+}
+
+/* Four vectors of results, from the kernel's x, y and z. */
+#define MPTI_FOUR_OF(at) (r[0] = at(0), r[1] = at(1), r[2] = at(2), r[3] = at(3))
+#define MPTI_ADD_AT(k) mpti_add_256(x[k], y[k])
+#define MPTI_SUB_AT(k) mpti_sub_256(x[k], y[k])
+#define MPTI_MUL_AT(k) mpti_mul_256(x[k], y[k])
+#define MPTI_FMA_AT(k) mpti_fma_256(x[k], y[k], z[k])
+
 /* The kernel of a format for all four operations, 32 elements in a turn. With two operands c is b. To choose
  * the operation by a branch in each turn costs little; one for each would be four times the code. Vectors
  * of 64 bytes gain 0 to 13% in L1, nothing out of cache. */
@@ -5057,13 +4944,13 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
             mpti_##T##_in_256(y, b);                                                               \
             if (op == MPTI_ARITH_FMA) {                                                            \
                 mpti_##T##_in_256(z, c);                                                           \
-                mpti_fma_256(r, x, y, z);                                                          \
+                MPTI_FOUR_OF(MPTI_FMA_AT);                                                         \
             } else if (op == MPTI_ARITH_MUL)                                                       \
-                mpti_mul_256(r, x, y, y);                                                          \
+                MPTI_FOUR_OF(MPTI_MUL_AT);                                                         \
             else if (op == MPTI_ARITH_SUB)                                                         \
-                mpti_sub_256(r, x, y, y);                                                          \
+                MPTI_FOUR_OF(MPTI_SUB_AT);                                                         \
             else                                                                                   \
-                mpti_add_256(r, x, y, y);                                                          \
+                MPTI_FOUR_OF(MPTI_ADD_AT);                                                         \
             if (MPTI_LIKELY(!mpti_some_nan_256(r)))                                                \
                 mpti_##T##_out_256(to, r, how);                                                    \
             else {                                                                                 \
@@ -5075,66 +4962,9 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
         }                                                                                          \
         MPTI_NARROW();                                                                             \
     }
-#define MPTI_OP_4(op)                                                                              \
-    MPTI_IN_256 void mpti_##op##_256(mpti_v8 *r, const mpti_v8 *x, const mpti_v8 *y, const mpti_v8 *z) \
-    {                                                                                              \
-        r[0] = mpti_##op##_1_256(x[0], y[0], z[0]);                                                \
-        r[1] = mpti_##op##_1_256(x[1], y[1], z[1]);                                                \
-        r[2] = mpti_##op##_1_256(x[2], y[2], z[2]);                                                \
-        r[3] = mpti_##op##_1_256(x[3], y[3], z[3]);                                                \
-    }
-#define MPTI_OP_OF_2(op, text)                                                                     \
-    MPTI_IN_256 mpti_v8 mpti_##op##_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)                         \
-    {                                                                                              \
-        mpti_v8 r;                                                                                 \
-        (void)c;                                                                                   \
-        __asm__(text : "=v"(r) : "v"(a), "v"(b));                                                  \
-        return r;                                                                                  \
-    }                                                                                              \
-    MPTI_OP_4(op)
-
-MPTI_IN_256 mpti_v8 mpti_odd_one_256(mpti_v8 down, mpti_v8 up)
-{
-    __asm__("vblendvps {%2, %1, %0, %0|%0, %0, %1, %2}" : "+x"(up) : "x"(down), "x"(down << 31));
-    return up;
-}
-MPTI_OP_OF_2(add, MPTI_OF_3("vaddps"))
-MPTI_OP_OF_2(sub, MPTI_OF_3("vsubps"))
-MPTI_OP_OF_2(mul, MPTI_OF_3("vmulps"))
-/* a * b + c rounded to odd: the float below if its last bit is 1, else the float above. */
-MPTI_IN_256 mpti_v8 mpti_fma_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
-{
-    mpti_v8 down = c, minus_up = c;
-    __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(down) : "v"(a), "v"(b));
-    __asm__(MPTI_OF_3("vfnmsub231ps") : "+v"(minus_up) : "v"(a), "v"(b));
-    return mpti_odd_one_256(down, minus_up ^ 0x80000000u);
-}
-MPTI_OP_4(fma)
-
-MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
-{
-    mpti_v8 p, q;
-    int     some;
-    __asm__(MPTI_OF_3("vcmpunordps") : "=x"(p) : "x"(r[0]), "x"(r[1]));
-    __asm__(MPTI_OF_3("vcmpunordps") : "=x"(q) : "x"(r[2]), "x"(r[3]));
-    __asm__(MPTI_OF_2("vmovmskps") : "=r"(some) : "x"(p | q));
-    return some;
-}
-
 MPTI_ARITH_KERNEL(f16, 10)
 MPTI_ARITH_KERNEL(bf16, 7)
 #endif
-
-static mpti_kernel *mpti_arith_kernel(int mbits)
-{
-#if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX2)
-        return mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
-#else
-    (void)mbits;
-#endif
-    return NULL;
-}
 
 typedef struct mpti_arith { mpti_job job; int mbits; } mpti_arith;
 
@@ -5153,27 +4983,25 @@ static void mpti_arith_range(void *context, size_t part, size_t begin, size_t en
 static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, const void *b, const void *c,
                                size_t n)
 {
-    mpti_kernel *const kernel = mpti_arith_kernel(mbits);
-    mpti_arith         x;
+    mpti_arith x;
     if (mpti_bad_array(dst, 2, a, 2, n) || mpti_bad_array(dst, 2, b, 2, n) || mpti_bad_array(dst, 2, c, 2, n))
         return MPT_E_ARG;
     x.mbits = mbits;
-    x.job = mpti_job_of(kernel, dst, 2, a, 2, op * MPTI_ARITH);
+    x.job = mpti_job_of(NULL, dst, 2, a, 2, op * MPTI_ARITH);
     x.job.from[1] = (const unsigned char *)b;
     x.job.from[2] = (const unsigned char *)c;
     x.job.in[1] = x.job.in[2] = 2;
-    if (kernel) {
 #if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX2) {
         const unsigned before = mpti_control();
+        x.job.kernel = mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
         mpti_control_set(op == MPTI_ARITH_FMA ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
-#endif
         mpti_run(&x.job, n);
-#if MPTI_X86
         mpti_control_set(before);
-#endif
-    } else {
-        (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_arith_range, &x);
+        return MPT_OK;
     }
+#endif
+    (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_arith_range, &x);
     return MPT_OK;
 }
 
@@ -5280,8 +5108,7 @@ static char mpti_hex_digit(unsigned d) { return "0123456789abcdef"[d & 15u]; }
 static int mpti_put_special(mpti_string *w, const mpt_format_info *f, const mpt_fields *p)
 {
     const int nan = p->kind == MPT_CLASS_QUIET_NAN || p->kind == MPT_CLASS_SIGNALING_NAN;
-    uint64_t  payload = f->has_inf && f->mantissa_bits
-                            ? p->mantissa_field & ((MPTI_ONE << (f->mantissa_bits - 1)) - 1u) : 0u;
+    uint64_t  payload = f->has_inf ? p->mantissa_field & ((MPTI_ONE << (f->mantissa_bits - 1)) - 1u) : 0u;
     int       shift;
     if (p->sign && !(nan && f->specials == MPT_SPECIALS_FNUZ))
         mpti_add_char(w, '-');
@@ -5539,15 +5366,13 @@ static int mpti_read_number(mpti_read *r, int hex)
 
 static int mpti_read_payload(mpti_read *r)
 {
-    const int base = mpti_eat(r, '0') ? (mpti_eat(r, 'x') ? 16 : 8) : 10;  /* 8: decimal digits after a 0 */
+    const int zero = mpti_eat(r, '0'), base = zero && mpti_eat(r, 'x') ? 16 : 10;
     int       d;
     r->sig = 0u;
-    if (base != 8 && mpti_digit(r, base) < 0)
+    if ((!zero || base == 16) && mpti_digit(r, base) < 0)
         return 0;
-    for (; (d = mpti_digit(r, base == 8 ? 10 : base)) >= 0; r->at++) {
-        const uint64_t factor = base == 16 ? 16u : 10u;
-        r->sig = r->sig < MPTI_ONE << 58 ? r->sig * factor + (uint64_t)d : MPTI_ONE << 62;
-    }
+    for (; (d = mpti_digit(r, base)) >= 0; r->at++)
+        r->sig = r->sig < MPTI_ONE << 58 ? r->sig * (uint64_t)base + (uint64_t)d : MPTI_ONE << 62;
     return mpti_eat(r, ')');
 }
 
@@ -5605,7 +5430,6 @@ static int mpti_read_nan(const mpt_format_info *f, const mpti_read *r, const mpt
 MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *text, size_t length,
                                     const mpt_opts *opts, unsigned *flags, uint64_t *code, size_t *end)
 {
-    const uint64_t inf = (uint64_t)0x7ff << 52;
     mpti_read      r;
     unsigned       raised = 0u;
     size_t         payload_at = 0;
@@ -5628,11 +5452,10 @@ MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *te
         *end = r.at;
     if (!ok)
         return MPT_E_DATA;
-    if (r.kind == MPTI_READ_NUMBER && r.sig)
-        result = mpti_encode_number(info, r.sig, r.exp, 62, r.sign, opts, &raised);
-    else if (r.kind <= MPTI_READ_INF)
-        result = mpti_encode_bits(info, (uint64_t)r.sign << 63 | (r.kind == MPTI_READ_INF ? inf : 0u), opts,
-                                  &raised);
+    if (r.kind == MPTI_READ_NUMBER)
+        result = mpti_encode_number(info, r.sig, r.exp, r.sign, opts, &raised);
+    else if (r.kind == MPTI_READ_INF)
+        result = mpti_encode_bits(info, (uint64_t)r.sign << 63 | (uint64_t)0x7ff << 52, opts, &raised);
     *code = result;
     if (flags)
         *flags |= raised;
@@ -5740,7 +5563,7 @@ MPTI_NOINLINE static uint64_t mpti_ratio(unsigned sign, uint64_t num, int num_ex
 MPTI_INLINE void mpti_mx_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
                               const mpti_blocks *b, int scale_exp)
 {
-    uint32_t out[MPTI_BLOCK_SIZE_MAX];      /* narrowed by a second loop, as in MPTI_FROM_F32 */
+    uint32_t out[MPTI_BLOCK_SIZE_MAX];      /* narrowed by a second loop, as in MPTI_PORTABLE_GROUPS */
     int      i;
     for (i = 0; i < MPTI_BLOCK_SIZE_MAX; i++) {
         const int32_t  rel = (int32_t)(in[i] & 0x7fffffffu) - scale_exp * 0x800000;
@@ -5779,25 +5602,14 @@ static void mpti_block_slow(uint8_t *codes, const uint32_t *in, size_t n, const 
     }
 }
 
-/* Largest magnitude of a block, as a bit pattern. Inf and NaN compare above all numbers. */
-static uint32_t mpti_amax(const uint32_t *in, size_t n)
-{
-    uint32_t most = 0u;
-    size_t   i;
-    for (i = 0; i < n; i++) {
-        const uint32_t a = in[i] & 0x7fffffffu;
-        most = a > most ? a : most;
-    }
-    return most;
-}
-
 /* Quantize a block of n numbers; returns its scale code. `in` is a full block, padded with zeros. */
 static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n, const mpti_blocks *b,
                                     uint64_t first)
 {
-    const uint32_t amax = mpti_amax(in, n);
-    uint32_t       scale, limit[7];
-    size_t         i;
+    uint32_t amax = 0u, scale, limit[7];
+    size_t   i;
+    for (i = 0; i < n; i++)             /* as bit patterns: Inf and NaN are above all numbers */
+        amax = (in[i] & 0x7fffffffu) > amax ? in[i] & 0x7fffffffu : amax;
     if (amax >= 0x7f800000u) {
         memset(codes, 0, n);
         return (uint32_t)b->scale->nan_code;
@@ -6133,7 +5945,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  * 1. Add its row to MPT_FORMATS (>>H3). Its limits, codes and names, mpt_encode, mpt_decode, mpt_anatomy and
  *    the README's table follow from that; the format tests in tests/test_half.c cover it by themselves.
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to all code that tests `specials`:
- *    from MPTI_EMIN to mpti_encode_zero (>>H13), mpti_quantizer_init (>>H14), and some lines of >>H16.
+ *    from MPTI_EMIN to mpti_encode_number (>>H13), mpti_quantizer_init (>>H14), and some lines of >>H16.
  * 3. If it needs a type and fast conversions, add the type (>>H3); its prototypes (>>H5, >>H7); encode and
  *    decode made from mpti_small_encode and mpti_small_decode, and a line of MPTI_CONVERSIONS (>>H11); its
  *    two kernels, a line for each in mpti_kernel_here, which makes mpt_convert_n fast too, and lines of
@@ -6152,20 +5964,17 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  *
  * Copyright (c) 2026 the mpt authors
  *
- * Permission is hereby granted, free of charge, to any person obtaining a copy
- * of this software and associated documentation files (the "Software"), to deal
- * in the Software without restriction, including without limitation the rights
- * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
- * copies of the Software, and to permit persons to whom the Software is
- * furnished to do so, subject to the following conditions:
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+ * associated documentation files (the "Software"), to deal in the Software without restriction, including
+ * without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to the
+ * following conditions:
  *
- * The above copyright notice and this permission notice shall be included in all
- * copies or substantial portions of the Software.
+ * The above copyright notice and this permission notice shall be included in all copies or substantial
+ * portions of the Software.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
- * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
- * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
- * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
- * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
- * SOFTWARE. */
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+ * LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO
+ * EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER
+ * IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR
+ * THE USE OR OTHER DEALINGS IN THE SOFTWARE. */

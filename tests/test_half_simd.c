@@ -518,9 +518,8 @@ static void check_quantize(const mpt_format_info *f, size_t n)
     for (i = 0; i < n; i++) {
         const uint32_t u = (uint32_t)mt_get((unsigned char *)data.in + 4u * i, 4u);
         unsigned       unused = 0u;
-        const mpt_opts plain = MPTI_PLAIN_OPTS;
         const uint64_t x = mpti_f64_of_code(mpt_format_get(MPT_F32), u, 0u);
-        const double   y = mpt_decode_as(f, mpti_encode_bits(f, x, &plain, &unused));
+        const double   y = mpt_decode_as(f, mpti_encode_bits(f, x, &mpti_plain_opts, &unused));
         put(data.want, i, mpti_f32_from_f64(mpti_f64_bits(y)), 4u);
     }
     EACH_PATH(p)
