@@ -4751,7 +4751,8 @@ MPTI_AVX512_TARGET static void mpti_quantize_512 MPTI_KERNEL_PARAMETERS
 MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_quiet_n, uint32_t, uint32_t, uint32_t, (void)0,
                      in[i] | (uint32_t)((in[i] & 0x7fffffffu) > 0x7f800000u) << 22)
 
-/* Quantize one by one; or, by the kernel `fast`, doubles as floats, rounded to odd (to nearest for f32). */
+/* Quantize one by one; or, to a format of the table, by converting there and back; or, by the kernel `fast`,
+ * doubles as floats, rounded to odd (to nearest for f32). */
 static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_converting *const c = (const mpti_converting *)context;
@@ -4768,6 +4769,14 @@ static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t
         mpti_run(&j, take);
         (void)mpt_quantize_as_n(tile, tile, take, c->d->info, NULL);
         (void)mpti_convert_fast(MPT_F64, c->to + 8u * i, MPT_F32, tile, take, 0);
+    }
+    for (; c->d->format < MPT_FORMAT_COUNT && i < end; i += MPTI_TILE) {
+        const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
+        uint64_t     codes[MPTI_TILE];
+        at.first_element = c->opts->first_element + i;
+        at.randoms = c->opts->randoms ? c->opts->randoms + i : NULL;
+        (void)mpt_convert_n(c->d->format, codes, c->s->format, c->from + step * i, take, &at, NULL);
+        (void)mpt_convert_n(c->s->format, c->to + step * i, c->d->format, codes, take, NULL, NULL);
     }
     for (; i < end; i++) {
         uint64_t u;
@@ -4790,6 +4799,9 @@ static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src
     c.fast = wide == MPT_F64 && !mpti_opts_set(opts) && info->emax <= 127 &&
              (all || (info->mantissa_bits <= 21 && info->emin - info->mantissa_bits >= -147))
              ? MPTI_PAIR(all ? (int)MPT_F32 : (int)MPTI_ODD, MPT_F64) : 0;
+    d.format = (mpt_format)0;
+    while (d.format < MPT_FORMAT_COUNT && (mpt_format_get(d.format) != info || d.format == wide))
+        d.format = (mpt_format)(d.format + 1);
     d.info = info, c.d = &d, c.s = &s, c.opts = opts ? opts : &mpti_plain_opts;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
     (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, s.stride, src, s.stride, n),
