@@ -730,6 +730,12 @@ template <uint32_t V, class T> MPTI_D bool mpti_is_aligned(const T *p)
     return (uintptr_t)p % sizeof(mpti_wide<V, T>) == 0;
 }
 
+/* How many of the V elements from `at` on are below `end`. */
+template <uint32_t V, class T> MPTI_D uint32_t mpti_inside(T at, T end)
+{
+    return at >= end ? 0u : end - at < V ? (uint32_t)(end - at) : V;
+}
+
 /* Load or store the first `count` of V patterns, one by one at an array's end or where it is not aligned; a
  * load sets the rest to 0. Wide accesses use __ldcs and __stcs (streaming; clang's CUDA has neither): arrays
  * are larger than the cache and used once per step, so they should not evict what the next layer reads. */
@@ -1367,7 +1373,7 @@ mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64
     const uint32_t V = 16 / sizeof(Out);
     const uint64_t now = step + (state ? state->scaler.updates : 0u);
     const uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V;
-    const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
+    const uint32_t count = mpti_inside<V>(i, n);
     uint32_t       x[V], random[MPTI_VEC];
     Out            y[V];
     mpti_load_codes<V>((const uint32_t *)src + i, count, x);
@@ -1473,7 +1479,7 @@ mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_form
     const uint32_t V = 16;
     const uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V;
     const uint64_t at = b.powers ? i / 32 : i / 16;
-    const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
+    const uint32_t count = mpti_inside<V>(i, n);
     In             x[V];
     float          f[V];
     uint8_t        y[V];
@@ -1594,7 +1600,7 @@ mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n,
     const uint32_t V = 16;              /* one 16-byte store */
     const float    factor = scale ? *scale : 1.0f;
     const uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V;
-    const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
+    const uint32_t count = mpti_inside<V>(i, n);
     uint32_t       most = 0u;
     In             x[V];
     uint8_t        y[V];
@@ -1616,12 +1622,6 @@ MPT_HD uint32_t mpti_tile_place(uint32_t column, uint32_t w)
     return (column ^ (column >> 2 & 1u)) * MPTI_SIDE_WORDS + (w ^ (column >> 3 & 7u) * 2u);
 }
 
-/* How many of the four elements from `at` on are below `end`. */
-MPTI_D uint32_t mpti_inside4(uint64_t at, uint64_t end)
-{
-    return at >= end ? 0u : end - at < 4 ? (uint32_t)(end - at) : 4u;
-}
-
 template <class In>
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t src_format, uint64_t rows,
@@ -1632,7 +1632,7 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
     const uint32_t x = threadIdx.x % 16 * 4, y = threadIdx.x / 16 * 4;  /* this thread's place in the tile */
     const uint32_t across = (uint32_t)((cols + MPTI_SIDE - 1) / MPTI_SIDE);
     const uint64_t row = (uint64_t)(blockIdx.x / across) * MPTI_SIDE, col = blockIdx.x % across * MPTI_SIDE;
-    const uint32_t wide = mpti_inside4(col + x, cols), high = mpti_inside4(row + y, rows);
+    const uint32_t wide = mpti_inside<4>(col + x, cols), high = mpti_inside<4>(row + y, rows);
     const uint64_t at = (row + y) * cols + col + x;
     uint32_t       column[4] = {0u, 0u, 0u, 0u}, most = 0u;
     In             v[4][4];         /* at the right edge, some are from the next row, and not stored */
@@ -1645,7 +1645,7 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
     }
     MPTI_FOR(k, 4) tile[mpti_tile_place(x + k, y / 4)] = column[k];
     __syncthreads();
-    const uint32_t w = threadIdx.x % MPTI_SIDE_WORDS, tall = mpti_inside4(row + 4 * w, rows);
+    const uint32_t w = threadIdx.x % MPTI_SIDE_WORDS, tall = mpti_inside<4>(row + 4 * w, rows);
     MPTI_FOR(k, 4) {
         const uint32_t c = threadIdx.x / MPTI_SIDE_WORDS + k * 16;
         uint8_t        code[4];
@@ -1862,7 +1862,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
         mpti_load_rows<R, MPTI_VEC>(array + i, MPTI_LANES, chunk->n - i, code);
         MPTI_FOR(r, R) {
             const uint32_t at = i + r * MPTI_LANES;
-            const uint32_t count = at >= chunk->n ? 0u : chunk->n - at < MPTI_VEC ? chunk->n - at : MPTI_VEC;
+            const uint32_t count = mpti_inside<MPTI_VEC>(at, chunk->n);
             uint32_t       u[MPTI_VEC];
             float          x[MPTI_VEC], zero = 0.0f;
             T              out[MPTI_VEC];
@@ -1958,8 +1958,7 @@ MPTI_D void mpti_block_zero(const mpt_tensor *t, const mpti_cuda_chunk *chunk)
 {
     const float zero[MPTI_VEC] = {0.0f};
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES)
-        mpti_store_some(t->grad, t->grad_format, chunk->first + i,
-                        chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC, zero);
+        mpti_store_some(t->grad, t->grad_format, chunk->first + i, mpti_inside<MPTI_VEC>(i, chunk->n), zero);
 }
 
 MPTI_KERNEL(MPTI_THREADS) mpti_k_zero(MPTI_OF_LIST)
@@ -1977,7 +1976,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_accumulate(MPTI_OF_LIST, const mpti_cuda_tensor
         const mpti_cuda_chunk chunk = chunks[i];
         const mpt_tensor      t = tensors[chunk.tensor].tensor, o = others[chunk.tensor].tensor;
         for (uint32_t k = threadIdx.x * MPTI_VEC; k < chunk.n; k += MPTI_LANES) {
-            const uint32_t count = chunk.n - k < MPTI_VEC ? chunk.n - k : MPTI_VEC;
+            const uint32_t count = mpti_inside<MPTI_VEC>(k, chunk.n);
             uint32_t       raw[2][MPTI_VEC] = {{0u}};
             float          sum[MPTI_VEC], x[MPTI_VEC];
             mpti_load_raw(t.grad, t.grad_format, chunk.first + k, count, raw[0]);
@@ -2246,7 +2245,7 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
     const bool has_m = (Ops::needs(o) & MPT_NEEDS_M) != 0, has_v = (Ops::needs(o) & MPT_NEEDS_V) != 0;
     const bool has_v_max = has_v && Ops::last_pass && (Ops::needs(o) & MPT_NEEDS_V_MAX) != 0;
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
-        const uint32_t count = chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC;
+        const uint32_t count = mpti_inside<MPTI_VEC>(i, chunk->n);
         const uint64_t at = chunk->first + i;
         uint32_t       raw[4][MPTI_VEC] = {{0u}};
         float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC], v[MPTI_VEC], v_max[MPTI_VEC] = {0.0f};
@@ -2879,7 +2878,7 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
         if (threadIdx.x < 2) extreme[threadIdx.x] = threadIdx.x ? 0xffffffffu : 0u;
         __syncthreads();
         for (uint32_t i = threadIdx.x * MPTI_VEC; x && i < chunk.n; i += MPTI_LANES) {
-            const uint32_t n = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
+            const uint32_t n = mpti_inside<MPTI_VEC>(i, chunk.n);
             float          v[MPTI_VEC];
             if (every > 1 && (chunk.first + i) / MPTI_VEC % every) continue;
             mpti_load_some(x, format, chunk.first + i, n, v);
