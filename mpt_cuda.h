@@ -507,20 +507,16 @@ MPT_CUDA_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ran
 /* The last row whose compute capability is at most cc. */
 static inline mpt_gpu mpt_gpu_from_cc(int cc)
 {
-    static const struct { int cc; unsigned tensor_cores; const char *name, *advice; } row[] = {
-#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, tensor_cores, name, advice},
+    static const mpt_gpu row[] = {
+#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, id, tensor_cores, name, advice},
         MPT_GPUS(MPTI_X)
 #undef MPTI_X
     };
-    mpt_gpu g;
     int     i = (int)MPT_GPU_COUNT - 1;
-    while (i > 0 && cc < row[i].cc)
-        i--;
+    mpt_gpu g;
+    while (i > 0 && cc < row[i].cc) i--;
+    g = row[i];
     g.cc = cc;
-    g.generation = (mpt_gpu_generation)i;
-    g.tensor_cores = row[i].tensor_cores;
-    g.name = row[i].name;
-    g.advice = row[i].advice;
     return g;
 }
 
@@ -803,6 +799,8 @@ MPTI_D float mpti_f16_quick(uint16_t h)
 #endif
 }
 
+MPTI_D uint32_t mpti_max(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
 /* Convert V patterns to those of floats, and back. The type gives the width of an element, and `format` which
  * of the two formats of this width it has. A whole array has one format, so the branch does not diverge. */
 #define MPTI_EACH(to, value)                      \
@@ -952,7 +950,7 @@ template <bool Max> MPTI_D uint32_t mpti_warp_fold(uint32_t x)
     MPTI_UNROLL
     for (int distance = 1; distance < 32; distance *= 2) {
         const uint32_t other = __shfl_xor_sync(0xffffffffu, x, distance);
-        x = !Max ? x + other : other > x ? other : x;
+        x = Max ? mpti_max(other, x) : x + other;
     }
     return x;
 }
@@ -967,7 +965,7 @@ MPTI_D uint32_t mpti_block_max(uint32_t x)
     __syncthreads();
     if (threadIdx.x == 0) {
         MPTI_UNROLL
-        for (uint32_t w = 1; w < MPTI_WARPS; w++) x = most[w] > x ? most[w] : x;
+        for (uint32_t w = 1; w < MPTI_WARPS; w++) x = mpti_max(most[w], x);
     }
     return x;
 }
@@ -1284,7 +1282,7 @@ MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr) { state->lr = lr;
 #define MPTI_BAD_STATE "scaler not initialised, or lr below 0 or not finite"
 static bool mpti_cuda_state_ok(const mpt_scaler *s, float lr)
 {
-    return s->scale > 0.0f && lr >= 0.0f && mpti_f32_is_finite(lr);
+    return s->scale > 0.0f && mpti_is_rate(lr);
 }
 
 MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
@@ -1330,8 +1328,8 @@ MPT_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const m
 
 MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream)
 {
-    if (!c || !state || !(lr >= 0.0f) || !mpti_f32_is_finite(lr))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or lr is below 0 or not finite");
+    MPTI_REFUSE(!c || !state || !mpti_is_rate(lr), MPT_E_ARG,
+                "NULL argument, or lr is below 0 or not finite");
     return mpti_launch(c, __func__, mpti_k_lr_set, 1, 1, stream, state, lr);
 }
 
@@ -1394,15 +1392,18 @@ static uint32_t mpti_convert_bytes(mpt_format format)
 
 static bool mpti_cuda_is_float(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
 
-template <class Out> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
+/* The kernel for these widths. No two formats have 8 bytes, or 4. */
+template <class Out, class Wide> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
 {
-    return in == 8 ? mpti_k_convert<Out, uint64_t> : in == 4 ? mpti_k_convert<Out, uint32_t>
+    return in == sizeof(Wide) ? mpti_k_convert<Out, Wide>
          : in == 2 ? mpti_k_convert<Out, uint16_t> : mpti_k_convert<Out, uint8_t>;
 }
 static mpti_convert_kernel *mpti_convert_to(uint32_t out, uint32_t in)
 {
-    return out == 8 ? mpti_convert_from<uint64_t>(in) : out == 4 ? mpti_convert_from<uint32_t>(in)
-         : out == 2 ? mpti_convert_from<uint16_t>(in) : mpti_convert_from<uint8_t>(in);
+    if (out > 2) return out == 8 ? mpti_convert_from<uint64_t, uint32_t>(in)
+                                 : mpti_convert_from<uint32_t, uint64_t>(in);
+    if (in == 8) return out == 2 ? mpti_k_convert<uint16_t, uint64_t> : mpti_k_convert<uint8_t, uint64_t>;
+    return out == 2 ? mpti_convert_from<uint16_t, uint32_t>(in) : mpti_convert_from<uint8_t, uint32_t>(in);
 }
 
 /* Why the device does not convert between these formats with these options; NULL if it does. */
@@ -1486,12 +1487,9 @@ mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_form
     uint32_t       code[V], word[V / 4] = {0u}, most = 0u;
     mpti_load_codes<V>((const In *)src + i, count, x);
     mpti_codes_quick<V>(src_format, x, f);
-    MPTI_FOR(k, V) {
-        const uint32_t a = mpti_f32_bits(f[k]) & 0x7fffffffu;
-        most = a > most ? a : most;
-    }
+    MPTI_FOR(k, V) most = mpti_max(mpti_f32_bits(f[k]) & 0x7fffffffu, most);
     const uint32_t other = __shfl_xor_sync(0xffffffffu, most, 1);
-    if (b.powers) most = other > most ? other : most;
+    if (b.powers) most = mpti_max(other, most);
     const uint32_t scale = most < 0x7f800000u ? mpti_block_scale(&b, most) : nan;
     if (most >= 0x7f800000u) MPTI_EACH(f, 0.0f)
     if (b.powers) {         /* a product with a power of two: exact, unless the code is 0 anyway */
@@ -1550,15 +1548,8 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
 
 // >>C16 implementation: FP8 delayed scaling --------------------------------------------------------
 #ifndef MPT_NO_FP8
-/* Encode one element, and raise *amax to |x|. */
-MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
-{
-    const uint32_t a = u & 0x7fffffffu;
-    *amax = a > *amax ? a : *amax;
-    return (uint8_t)mpti_fp8_code(mpti_fp8_scaled(u, scale), e5m2, 1);
-}
-
-/* Encode V patterns of a format: two per instruction if all are finite, otherwise one by one. */
+/* Encode V patterns of a format, and raise *amax to the largest |x|: two patterns per instruction if all are
+ * finite, otherwise one by one. */
 template <uint32_t V, class In>
 MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2, uint8_t y[V],
                            uint32_t *amax)
@@ -1566,21 +1557,21 @@ MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2
     float    f[V];
     uint32_t u[V], most = 0u;
     mpti_codes_quick<V>(format, x, f);
-    MPTI_FOR(k, V) {
-        const uint32_t a = mpti_f32_bits(f[k]) & 0x7fffffffu;
-        most = a > most ? a : most;
-    }
+    MPTI_FOR(k, V) most = mpti_max(mpti_f32_bits(f[k]) & 0x7fffffffu, most);
     if (most < 0x7f800000u && mpti_f32_is_finite(scale)) {
         MPTI_UNROLL
         for (uint32_t k = 0; k < V; k += 2) {
             const uint16_t pair = mpti_fp8_pair(mpti_mul(f[k], scale), mpti_mul(f[k + 1], scale), e5m2);
             memcpy(y + k, &pair, sizeof pair);
         }
-        *amax = most > *amax ? most : *amax;
+        *amax = mpti_max(most, *amax);
         return;
     }
     mpti_codes_to_f32<V>(format, x, u, false);
-    MPTI_EACH(y, mpti_fp8_1(u[k], scale, e5m2, amax))
+    MPTI_FOR(k, V) {
+        *amax = mpti_max(u[k] & 0x7fffffffu, *amax);
+        y[k] = (uint8_t)mpti_fp8_code(mpti_fp8_scaled(u[k], scale), e5m2, 1);
+    }
 }
 
 /* Raise *amax, if not NULL, to the maximum over a block, in any order. All threads of the block call this. */
@@ -1670,7 +1661,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
         __syncthreads();            /* all have read what their neighbours overwrite */
         if (k < length)
             h[k] = mpti_f32_make(past);
-        if (k < length && s.recipe.choice == MPT_AMAX_MAX) most = past > most ? past : most;
+        if (k < length && s.recipe.choice == MPT_AMAX_MAX) most = mpti_max(past, most);
     }
     most = mpti_block_max(most);    /* after its barriers all have read amax */
     if (threadIdx.x == 0) {
@@ -1888,19 +1879,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
     return mpti_block_sum_again<T>(t, chunk, Write ? 1.0f : factor, mpti_block_pair_sum(sum));
 }
 
-/* Write the counts and the first bad element to the step record; one thread does this. */
-MPTI_D void mpti_finish_cause(mpt_cuda_state *state, const mpti_cuda_chunk *chunks)
-{
-    mpt_step *const          s = &state->step;
-    const unsigned long long key = ~state->bad_first;
-    mpti_step_counts(s, state->bad_count[0], state->bad_count[1], state->bad_count[2]);
-    s->bad_tensor = state->bad ? chunks[key >> 16].tensor : 0u;
-    s->bad_index = state->bad ? chunks[key >> 16].first + (key >> 2 & 0x3fffu) : 0u;
-    s->bad_cause = state->bad ? 1u << (key & 3u) : 0u;
-    state->bad_first = state->bad_count[0] = state->bad_count[1] = state->bad_count[2] = 0u;
-}
-
-/* The last block adds the partial sums and writes the step record. */
+/* The last block adds the partial sums and writes the step record, with counts and the first bad element. */
 MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk *chunks,
                                     uint64_t chunk_count, const double *partial, float factor,
                                     bool write_back)
@@ -1909,7 +1888,8 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     for (uint64_t i = threadIdx.x; i < chunk_count; i += MPTI_SLOTS) slot += partial[i];
     slot = mpti_block_pair_sum(slot);
     if (threadIdx.x != 0) return;
-    mpt_step *const s = &state->step;
+    mpt_step *const          s = &state->step;
+    const unsigned long long key = ~state->bad_first;
     s->update = state->scaler.updates + 1u;
     s->sumsq = slot;
     s->found_inf = state->bad ? 1u : 0u;
@@ -1917,8 +1897,12 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     s->grad_factor = write_back ? 1.0f : factor;
     s->clip_factor = 1.0f;
     s->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
-    mpti_finish_cause(state, chunks);
+    mpti_step_counts(s, state->bad_count[0], state->bad_count[1], state->bad_count[2]);
+    s->bad_tensor = state->bad ? chunks[key >> 16].tensor : 0u;
+    s->bad_index = state->bad ? chunks[key >> 16].first + (key >> 2 & 0x3fffu) : 0u;
+    s->bad_cause = state->bad ? 1u << (key & 3u) : 0u;
     mpti_count_check(&state->scaler, s->found_inf, s->cause);
+    state->bad_first = state->bad_count[0] = state->bad_count[1] = state->bad_count[2] = 0u;
     state->bad = 0u;
 }
 
@@ -2189,26 +2173,23 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     mpti_store_some(t->param, format, at, count, rest);
 }
 
-/* An optimizer's function for one element, as mpt.h defines it: with a second moment; without one; or for the
- * moments alone, if the weight moves in a later pass. mpti_element calls all three alike. */
+/* Call an optimizer's function for one element, as mpt.h defines it: with a second moment; without one; or
+ * for the moments alone, if the weight moves in a later pass. */
 template <class K>
-using mpti_element_v = void(float g, float *w, float *m, float *v, float *v_max, const K *k);
-template <class K> using mpti_element_m = void(float g, float *w, float *m, const K *k);
-template <class K> using mpti_element_moments = void(float g, float w, float *m, float *v, const K *k);
-template <class K>
-MPTI_D void mpti_element(mpti_element_v<K> *f, float g, float *w, float *m, float *v, float *v_max,
-                         const K *k)
+MPTI_D void mpti_element(void f(float, float *, float *, float *, float *, const K *), float g, float *w,
+                         float *m, float *v, float *v_max, const K *k)
 {
     f(g, w, m, v, v_max, k);
 }
 template <class K>
-MPTI_D void mpti_element(mpti_element_m<K> *f, float g, float *w, float *m, float *, float *, const K *k)
+MPTI_D void mpti_element(void f(float, float *, float *, const K *), float g, float *w, float *m, float *,
+                         float *, const K *k)
 {
     f(g, w, m, k);
 }
 template <class K>
-MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m, float *v, float *,
-                         const K *k)
+MPTI_D void mpti_element(void f(float, float, float *, float *, const K *), float g, float *w, float *m,
+                         float *v, float *, const K *k)
 {
     f(g, *w, m, v, k);
 }
@@ -2892,7 +2873,7 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
                     if (!a || a >= 0x7f800000u) continue;
                     atomicAdd(&mine[mpti_binade_of(a)], 1u);
                 }
-                greatest = a > greatest ? a : greatest;
+                greatest = mpti_max(a, greatest);
                 least = a < least ? a : least;
             }
         }
