@@ -2196,17 +2196,15 @@ MPTI_D void mpti_element(void f(float, float, float *, float *, const K *), floa
 
 /* What mpti_k_step uses of an optimizer, from its row in MPT_OPTIMIZERS and its function for one element: fit
  * adapts the constants to a tensor's parameter group, one steps an element, close ends a chunk. */
-#define MPTI_OPS(name, hyper, element, is_last, is_l2)                                                    \
+#define MPTI_OPS(name, hyper, element, is_last)                                                           \
     struct mpti_##name##_ops {                                                                            \
         typedef mpt_##hyper      config;                                                                  \
         typedef mpti_##hyper##_k consts;                                                                  \
         static const bool        reads_grad = true, writes_moments = true, last_pass = is_last;           \
         MPTI_D unsigned needs(const config *o) { return mpti_##name##_needs(o); }                         \
-        MPTI_D consts prepare(const config *o, const mpt_step *step)                                      \
+        MPTI_D void prepare(consts *k, const config *o, const mpt_step *step)                             \
         {                                                                                                 \
-            consts k = mpti_##hyper##_consts(o, step);                                                    \
-            if (is_l2) mpti_rates_l2(&k.rates);                                                           \
-            return k;                                                                                     \
+            *k = mpti_##hyper##_consts(o, step);                                                          \
         }                                                                                                 \
         MPTI_D void one(uint32_t, float g, float *w, float *m, float *v, float *v_max, const consts *k)   \
         {                                                                                                 \
@@ -2264,7 +2262,7 @@ MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take, ui
 }
 
 template <class Ops>
-MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, typename Ops::config o)
+MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, typename Ops::config o, bool l2)
 {
     MPT_SHARED(typename Ops::consts, k, 1);
     const bool in_order = mpti_step_is_open(&state->step) != 0, take = in_order && !state->step.found_inf;
@@ -2272,8 +2270,11 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
     o.lr = state->lr;
     o.t = state->t;
     if (take || zero) {
-        if (threadIdx.x == 0)           /* once per block: the constants take double arithmetic */
-            k[0] = Ops::prepare(&o, &state->step);
+        if (threadIdx.x == 0) {         /* once per block: the constants take double arithmetic */
+            k[0] = typename Ops::consts();
+            Ops::prepare(&k[0], &o, &state->step);
+            if (l2) mpti_rates_l2(&k[0].rates);
+        }
         __syncthreads();
         for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
             const mpti_cuda_chunk chunk = chunks[i];
@@ -2292,21 +2293,15 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
 
 /* ---- LAMB, four kernels: moments; norms of each chunk; factor of each tensor; weights ---- */
 
-MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false, false)
+MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false)
 
 /* What the second and fourth kernel share: they read weights and moments as stored, not gradients. */
 struct mpti_lamb_stored_ops : mpti_lamb_ops {
     struct consts : mpti_adamw_k { float factor; double sum[2][MPTI_VEC]; };
     static const bool reads_grad = false, writes_moments = false;
-    MPTI_D consts prepare(const mpt_lamb *o, const mpt_step *step)
-    {
-        consts k = consts();
-        (mpti_adamw_k &)k = mpti_adamw_consts(o, step);
-        return k;
-    }
     MPTI_D void fit(consts *k, const mpti_cuda_tensor *t)
     {
-        k->rates = mpti_rates_of(k->rates, &t->tensor);
+        mpti_lamb_ops::fit(k, t);
         k->factor = t->factor;
     }
 };
@@ -2369,17 +2364,17 @@ mpti_k_lamb_factors(mpti_cuda_tensor *tensors, uint64_t tensor_count, const doub
 static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_list *l, mpt_cuda_state *state,
                                  const mpt_lamb *o, mpt_stream stream)
 {
-    mpt_status status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_ops>, l, stream, state, *o);
+    mpt_status status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_ops>, l, stream, state, *o, false);
     mpti_lamb_norms_ops::config norms;
     (mpt_lamb &)norms = *o;
     norms.partial = l->partial;
     if (status == MPT_OK)
-        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_norms_ops>, l, stream, state, norms);
+        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_norms_ops>, l, stream, state, norms, false);
     if (status == MPT_OK)
         status = mpti_launch(c, call, mpti_k_lamb_factors, l->tensor_count, MPTI_THREADS,
                              stream, l->tensors, l->tensor_count, l->partial, state, *o);
     if (status == MPT_OK)
-        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_along_ops>, l, stream, state, *o);
+        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_along_ops>, l, stream, state, *o, false);
     return status;
 }
 
@@ -2416,20 +2411,22 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     return MPT_OK;
 }
 
-/* The calls for the rows of MPT_OPTIMIZERS whose last column is 1. ONE and L2: one pass of mpti_k_step, with
- * the function for one element that `hyper` names. OWN: several passes, by a function like mpti_cuda_lamb. */
+/* The calls for the rows of MPT_OPTIMIZERS whose last column is 1. ONE: one pass of mpti_k_step, with the
+ * function for one element that `hyper` names. L2: with the kernel of the row ONE above it that has the same
+ * `hyper`. OWN: several passes, by a function like mpti_cuda_lamb. */
 #define MPTI_CUDA_OWN(name, hyper)
 #define MPTI_TAKES_OWN MPTI_STEP_OPTIONS
 #define MPTI_TAKES_ONE (MPTI_STEP_OPTIONS | MPT_STEP_AMSGRAD)
 #define MPTI_TAKES_L2  MPTI_TAKES_ONE
-#define MPTI_CUDA_ONE(name, hyper) MPTI_CUDA_PASS(name, hyper, false)
+#define MPTI_CUDA_ONE(name, hyper)                                                                         \
+    MPTI_OPS(name, hyper, mpti_##hyper##_1, true)                                                          \
+    MPTI_CUDA_PASS(name, hyper, false)
 #define MPTI_CUDA_L2(name, hyper) MPTI_CUDA_PASS(name, hyper, true)
-#define MPTI_CUDA_PASS(name, hyper, is_l2)                                                                 \
-    MPTI_OPS(name, hyper, mpti_##hyper##_1, true, is_l2)                                                   \
+#define MPTI_CUDA_PASS(name, hyper, l2)                                                                    \
     static mpt_status mpti_cuda_##name(mpt_cuda *c, const char *call, const mpt_cuda_list *l,              \
                                        mpt_cuda_state *state, const mpt_##name *o, mpt_stream stream)      \
     {                                                                                                      \
-        return mpti_launch_list(c, call, mpti_k_step<mpti_##name##_ops>, l, stream, state, *o);            \
+        return mpti_launch_list(c, call, mpti_k_step<mpti_##hyper##_ops>, l, stream, state, *o, l2);       \
     }
 #define MPTI_CUDA_STEP_0(name, hyper, passes)
 #define MPTI_CUDA_STEP_1(name, hyper, passes)                                                              \
