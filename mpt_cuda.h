@@ -1146,8 +1146,7 @@ struct mpt_cuda_list {
     mpti_cuda_chunk  *chunks;       /* device, [chunk_count] */
     double           *partial;      /* device, [2 * chunk_count] */
     double           *sums;         /* behind partial, [MPTI_COMBINED + whole_count]: summed over the ranks */
-    uint64_t         *sizes;        /* host, [tensor_count] */
-    const void      **grads;        /* host, [tensor_count] */
+    mpti_cuda_tensor *host;         /* the same as tensors, in host memory */
     uint64_t          chunk_count, tensor_count, whole_count;   /* the last: of the whole that parts are of */
     unsigned          has;          /* MPT_NEEDS_* met by all tensors; MPTI_ZEROES: no gradient is shared */
 };
@@ -1167,18 +1166,15 @@ static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)
                        l->tensors, l->chunks, l->chunk_count, args...);
 }
 
-/* Count the chunks, and fill the host images of the device tables if they are not NULL. */
-static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t count, mpti_cuda_tensor *row,
-                               mpti_cuda_chunk *chunk)
+/* Count the chunks, and fill the host images of the device tables if chunk is not NULL. */
+static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t count, mpti_cuda_chunk *chunk)
 {
     l->chunk_count = l->whole_count = 0;
     for (size_t i = 0; i < count; i++) {
-        if (row) {
-            l->sizes[i] = t[i].n;
-            l->grads[i] = t[i].grad;
-            row[i].tensor = t[i];
-            row[i].first_chunk = l->chunk_count;
-            row[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
+        if (chunk) {
+            l->host[i].tensor = t[i];
+            l->host[i].first_chunk = l->chunk_count;
+            l->host[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
         }
         l->whole_count += ((uint64_t)t[i].whole + MPTI_CHUNK - 1u) / MPTI_CHUNK;
         for (uint64_t at = 0, n = t[i].n; at < n; at += MPTI_CHUNK, l->chunk_count++)
@@ -1195,20 +1191,18 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     const size_t      tensor_bytes = (count ? count : 1) * sizeof(mpti_cuda_tensor);
     const size_t      chunks = (size_t)(l->chunk_count ? l->chunk_count : 1);
     const size_t      chunk_bytes = chunks * sizeof(mpti_cuda_chunk);
-    mpti_cuda_tensor *row = (mpti_cuda_tensor *)calloc(1, tensor_bytes);
     mpti_cuda_chunk  *chunk = (mpti_cuda_chunk *)calloc(1, chunk_bytes);
-    cudaError_t       e;
-    l->sizes = (uint64_t *)calloc(count ? count : 1, sizeof *l->sizes);
-    l->grads = (const void **)calloc(count ? count : 1, sizeof *l->grads);
-    e = row && chunk && l->sizes && l->grads ? cudaSuccess : cudaErrorMemoryAllocation;
-    if (e == cudaSuccess) mpti_cuda_tabulate(l, tensors, count, row, chunk);
-    if (e == cudaSuccess) e = mpti_cuda_here(c);
-    mpti_cuda_table(&e, &l->tensors, row, tensor_bytes);
+    cudaError_t       e = cudaErrorMemoryAllocation;
+    l->host = (mpti_cuda_tensor *)calloc(1, tensor_bytes);
+    if (l->host && chunk) {
+        mpti_cuda_tabulate(l, tensors, count, chunk);
+        e = mpti_cuda_here(c);
+    }
+    mpti_cuda_table(&e, &l->tensors, l->host, tensor_bytes);
     mpti_cuda_table(&e, &l->chunks, chunk, chunk_bytes);
     if (e == cudaSuccess)
         e = cudaMalloc((void **)&l->partial, (2 * chunks + MPTI_COMBINED + l->whole_count) * sizeof(double));
     l->sums = l->partial + 2 * chunks;
-    free(row);
     free(chunk);
     return mpti_cuda_result(c, e, "mpt_cuda_list_create");
 }
@@ -1250,7 +1244,7 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     l->context = c;
     c->users++;
     l->tensor_count = count;
-    mpti_cuda_tabulate(l, tensors, count, NULL, NULL);
+    mpti_cuda_tabulate(l, tensors, count, NULL);
     for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u)
         if (need == MPTI_ZEROES ? mpti_cuda_grads_apart(tensors, count)
                                 : mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK) l->has |= need;
@@ -1269,8 +1263,7 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
     (void)cudaFree(list->tensors);
     (void)cudaFree(list->chunks);
     (void)cudaFree(list->partial);
-    free(list->sizes);
-    free(list->grads);
+    free(list->host);
     if (list->context->checked_by == list) list->context->checked = NULL;
     if (--list->context->users == 0) free(list->context);
     free(list);
@@ -1428,11 +1421,9 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
                                       const void *src, size_t n, const mpt_opts *opts,
                                       const mpt_cuda_state *state, mpt_stream stream)
 {
-    mpt_opts o;
+    const mpt_opts o = opts ? *opts : mpt_opts();
     if (!c || (n && (!dst || !src)) || (opts && mpti_bad_opts(opts)))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "no context, NULL with n above 0, or an unknown option");
-    memset(&o, 0, sizeof o);
-    if (opts) o = *opts;
     const char *const refusal = mpti_convert_refusal(dst_format, src_format, &o);
     MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
     if (!n) return MPT_OK;
@@ -1976,9 +1967,10 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_accumulate(MPTI_OF_LIST, const mpti_cuda_tensor
 MPT_DEF mpt_status mpt_cuda_accumulate(mpt_cuda *c, const mpt_cuda_list *dst, const mpt_cuda_list *src,
                                        mpt_stream stream)
 {
-    if (!c || !dst || !src || dst->tensor_count != src->tensor_count ||
-        memcmp(dst->sizes, src->sizes, (size_t)dst->tensor_count * sizeof *dst->sizes))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or lists of other sizes");
+    bool same = c && dst && src && dst->tensor_count == src->tensor_count;
+    for (uint64_t i = 0; same && i < dst->tensor_count; i++)
+        same = dst->host[i].tensor.n == src->host[i].tensor.n;
+    MPTI_REFUSE(!same, MPT_E_ARG, "NULL argument, or lists of other sizes");
     return mpti_launch_list(c, __func__, mpti_k_accumulate, dst, stream, src->tensors);
 }
 
@@ -2102,21 +2094,18 @@ MPTI_D void mpti_weights_raw(const mpt_tensor *t, uint64_t at, uint32_t count, u
 }
 MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], float w[MPTI_VEC])
 {
-    const int is_f16 = t->param_format == MPT_F16;
-    uint32_t  second[MPTI_VEC] = {0u};
-    uint16_t  high[MPTI_VEC], low[MPTI_VEC];
-    float     rest[MPTI_VEC];
+    uint16_t high[MPTI_VEC], low[MPTI_VEC];
+    float    rest[MPTI_VEC];
     memcpy(high, raw, sizeof high);
     memcpy(low, raw + MPTI_VEC / 2, sizeof low);
-    memcpy(second, raw + MPTI_VEC / 2, sizeof low);
     if (t->storage == MPT_STORE_SPLIT) {
         MPTI_FOR(k, MPTI_VEC) w[k] = mpti_f32_make(mpti_unsplit(high[k], low[k]));
         return;
     }
     mpti_raw_to_f32(t->storage == MPT_STORE_MASTER ? MPT_F32 : t->param_format, raw, w);
     if (t->storage != MPT_STORE_KAHAN) return;
-    mpti_raw_to_f32(t->param_format, second, rest);
-    MPTI_FOR(k, MPTI_VEC) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
+    mpti_codes_quick<MPTI_VEC>(t->param_format, low, rest);
+    MPTI_FOR(k, MPTI_VEC) w[k] = mpti_kahan_join(w[k], rest[k], t->param_format == MPT_F16);
 }
 
 /* Round eight elements to 16 bits stochastically, and store them. `at` and t->first are multiples of 8. */
@@ -2148,26 +2137,20 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     const int32_t format = t->param_format;
     uint16_t      high[MPTI_VEC], low[MPTI_VEC];
     float         rest[MPTI_VEC];
-    switch (t->storage) {
-    case MPT_STORE_STOCHASTIC:
-        mpti_stochastic_store(t, t->param, format, at, count, w, stream, step);
-        return;
-    case MPT_STORE_SPLIT:
+    if (t->storage == MPT_STORE_STOCHASTIC)
+        return mpti_stochastic_store(t, t->param, format, at, count, w, stream, step);
+    if (t->storage == MPT_STORE_SPLIT) {
         MPTI_FOR(k, MPTI_VEC) mpti_split(mpti_f32_bits(w[k]), &high[k], &low[k]);
         mpti_store_codes<MPTI_VEC>((uint16_t *)t->param + at, count, high);
         mpti_store_codes<MPTI_VEC>((uint16_t *)t->extra + at, count, low);
         return;
-    case MPT_STORE_KAHAN:
+    }
+    if (t->storage == MPT_STORE_KAHAN) {
         MPTI_FOR(k, MPTI_VEC)
             rest[k] = mpti_kahan_rest(w[k], mpti_rounded16(format, w[k]), format == MPT_F16);
         mpti_store_some(t->extra, format, at, count, rest);
-        break;
-    case MPT_STORE_MASTER:
-        mpti_store_some(t->master, MPT_F32, at, count, w);
-        break;
-    default:
-        break;
     }
+    if (t->storage == MPT_STORE_MASTER) mpti_store_some(t->master, MPT_F32, at, count, w);
     if (!t->param) return;
     MPTI_FOR(k, MPTI_VEC) rest[k] = t->rounded ? mpti_rounded16(t->rounded, w[k]) : w[k];
     mpti_store_some(t->param, format, at, count, rest);
@@ -2386,7 +2369,7 @@ static bool mpti_cuda_was_checked(const mpt_cuda_list *list, const mpt_cuda_list
 {
     if (list == checked || !list->tensor_count) return true;
     for (uint64_t i = 0; i < checked->tensor_count; i++)
-        if (checked->grads[i] == list->grads[0]) return true;
+        if (checked->host[i].tensor.grad == list->host[0].tensor.grad) return true;
     return false;
 }
 
