@@ -582,9 +582,8 @@ static inline int mpti_gemm_formats_ok(const mpt_gemm_args *g)
     if (narrow)
         return d == MPT_F32 || d == MPT_F16 || d == MPT_BF16 ||
                (mpti_gemm_is_fp8(d) && !blocks && !mpti_is_nonzero(g->beta) && !(a == b && d == MPT_E5M2));
-    if (a != b || !(a == MPT_F32 || a == MPT_TF32 || a == MPT_F16 || a == MPT_BF16))
-        return 0;
-    return d == MPT_F32 || d == a;
+    return a == b && (a == MPT_F32 || a == MPT_TF32 || a == MPT_F16 || a == MPT_BF16) &&
+           (d == MPT_F32 || d == a);
 }
 
 static inline int mpti_gemm_blocks_ok(const mpt_gemm_args *g)
@@ -1290,11 +1289,10 @@ MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const 
 MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
                                          float lr)
 {
-    mpt_cuda_state host;
+    mpt_cuda_state host = mpt_cuda_state();
     if (out) *out = NULL;
     MPTI_REFUSE(!c || !out || !scaler, MPT_E_ARG, "NULL argument");
     MPTI_REFUSE(!mpti_cuda_state_ok(scaler, lr), MPT_E_ARG, MPTI_BAD_STATE);
-    memset(&host, 0, sizeof host);
     host.scaler = *scaler;
     host.lr = lr;
     c->stepped = NULL;                      /* the new state may get the address of an old one */
@@ -2238,10 +2236,10 @@ MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take, ui
     if (!in_order) {
         state->misuse++;
         mpti_refuse_step(&state->step);
-    } else if (!(options & MPT_STEP_STAYS_OPEN))
+    } else if (!(options & MPT_STEP_STAYS_OPEN)) {
         state->step.stage = (uint32_t)MPT_STAGE_STEPPED;
-    if (take && !(options & MPT_STEP_STAYS_OPEN))
-        state->t++;
+        state->t += take;
+    }
 }
 
 template <class Ops>
@@ -2397,23 +2395,20 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
 /* The calls for the rows of MPT_OPTIMIZERS whose last column is 1. ONE: one pass of mpti_k_step, with the
  * function for one element that `hyper` names. L2: with the kernel of the row ONE above it that has the same
  * `hyper`. OWN: several passes, by a function like mpti_cuda_lamb. */
-#define MPTI_CUDA_OWN(name, hyper)
 #define MPTI_TAKES_OWN MPTI_STEP_OPTIONS
 #define MPTI_TAKES_ONE (MPTI_STEP_OPTIONS | MPT_STEP_AMSGRAD)
 #define MPTI_TAKES_L2  MPTI_TAKES_ONE
-#define MPTI_CUDA_ONE(name, hyper)                                                                         \
-    MPTI_OPS(name, hyper, mpti_##hyper##_1, true)                                                          \
-    MPTI_CUDA_PASS(name, hyper, false)
-#define MPTI_CUDA_L2(name, hyper) MPTI_CUDA_PASS(name, hyper, true)
-#define MPTI_CUDA_PASS(name, hyper, l2)                                                                    \
-    static mpt_status mpti_cuda_##name(mpt_cuda *c, const char *call, const mpt_cuda_list *l,              \
-                                       mpt_cuda_state *state, const mpt_##name *o, mpt_stream stream)      \
-    {                                                                                                      \
-        return mpti_launch_list(c, call, mpti_k_step<mpti_##hyper##_ops>, l, stream, state, *o, l2);       \
-    }
+#define MPTI_OPS_OWN(hyper)
+#define MPTI_OPS_ONE(hyper) MPTI_OPS(hyper, hyper, mpti_##hyper##_1, true)
+#define MPTI_OPS_L2(hyper)
+#define MPTI_RUN_OWN(name, hyper) mpti_cuda_##name(c, __func__, list, state, o, stream)
+#define MPTI_RUN_ONE(name, hyper) MPTI_RUN_PASS(hyper, false)
+#define MPTI_RUN_L2(name, hyper)  MPTI_RUN_PASS(hyper, true)
+#define MPTI_RUN_PASS(hyper, l2)                                                                           \
+    mpti_launch_list(c, __func__, mpti_k_step<mpti_##hyper##_ops>, list, stream, state, *o, l2)
 #define MPTI_CUDA_STEP_0(name, hyper, passes)
 #define MPTI_CUDA_STEP_1(name, hyper, passes)                                                              \
-    MPTI_CUDA_##passes(name, hyper)                                                                        \
+    MPTI_OPS_##passes(hyper)                                                                               \
     MPT_DEF mpt_status mpt_cuda_##name##_step(mpt_cuda *c, const mpt_cuda_list *list,                      \
                                               mpt_cuda_state *state, const mpt_##name *o,                  \
                                               mpt_stream stream)                                           \
@@ -2422,7 +2417,7 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
         mpt_status status = mpti_cuda_step_ok(c, list, state, o, ok,                                       \
                                               mpti_##name##_needs(o), __func__);                           \
         if (status == MPT_OK)                                                                              \
-            status = mpti_cuda_##name(c, __func__, list, state, o, stream);                                \
+            status = MPTI_RUN_##passes(name, hyper);                                                       \
         if (status == MPT_OK && !(o->options & MPT_STEP_STAYS_OPEN)) {                                     \
             c->stepped = state;                                                                            \
             c->stepped_by = list;                                                                          \
@@ -2929,26 +2924,6 @@ MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt
                             mpti_f32_limit(limits->least_overflow));
 }
 
-static void mpti_range_from_device(mpt_range *r, const mpti_cuda_range *d)
-{
-    r->zero = d->kind[MPTI_ZERO];
-    r->flushed = d->kind[MPTI_FLUSHED];
-    r->subnormal = d->kind[MPTI_SUBNORMAL];
-    r->overflow = d->kind[MPTI_OVERFLOW];
-    r->inf = d->kind[MPTI_INF];
-    r->nan = d->kind[MPTI_NAN];
-    for (int i = 0; i < MPTI_BINADES; i++) {
-        r->binade[i - 149 - MPT_RANGE_EMIN] = d->binade[i];
-        r->count += d->binade[i];
-    }
-    r->normal = r->count - r->flushed - r->subnormal - r->overflow;
-    r->count += r->zero + r->inf + r->nan;
-    if (d->greatest) {
-        r->max_abs = mpti_f64_make(mpti_f64_widen(d->greatest));
-        r->min_abs = mpti_f64_make(mpti_f64_widen(d->least));
-    }
-}
-
 MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
                                             mpt_range *r, mpt_stream stream)
 {
@@ -2959,11 +2934,25 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
     if (e == cudaSuccess)
         e = cudaMemcpyAsync(&d, ranges->range + tensor, sizeof d, cudaMemcpyDeviceToHost, stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
-    if (e == cudaSuccess) {
-        *r = ranges->empty;
-        mpti_range_from_device(r, &d);
+    if (e != cudaSuccess) return mpti_cuda_result(c, e, __func__);
+    *r = ranges->empty;
+    r->zero = d.kind[MPTI_ZERO];
+    r->flushed = d.kind[MPTI_FLUSHED];
+    r->subnormal = d.kind[MPTI_SUBNORMAL];
+    r->overflow = d.kind[MPTI_OVERFLOW];
+    r->inf = d.kind[MPTI_INF];
+    r->nan = d.kind[MPTI_NAN];
+    for (int i = 0; i < MPTI_BINADES; i++) {
+        r->binade[i - 149 - MPT_RANGE_EMIN] = d.binade[i];
+        r->count += d.binade[i];
     }
-    return mpti_cuda_result(c, e, __func__);
+    r->normal = r->count - r->flushed - r->subnormal - r->overflow;
+    r->count += r->zero + r->inf + r->nan;
+    if (d.greatest) {
+        r->max_abs = mpti_f64_make(mpti_f64_widen(d.greatest));
+        r->min_abs = mpti_f64_make(mpti_f64_widen(d.least));
+    }
+    return MPT_OK;
 }
 #endif /* MPT_NO_REPORTS */
 

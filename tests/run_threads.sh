@@ -57,8 +57,8 @@ else
     skip "no clang here"
 fi
 
-# Planted bugs: a test of cut.c | header | a part of a line | the same with a bug where HERE is true. One build
-# has them all, and the environment says which of them is there: without one the tests pass, with it one fails.
+# Planted bugs: a test of cut.c | header | a part of a line | the same with a bug where HERE is true. One
+# build has them all, and the environment says which one is there: with it the test fails, without any passes.
 bugs()
 {
     cat <<'END'
@@ -66,7 +66,7 @@ conversions|mpt_half.h|c->raised[part] = raised;|c->raised[HERE ? 0 : part] = ra
 control|mpt_half.h|mpti_control_now_is(c->control);|if (!HERE) mpti_control_now_is(c->control);
 reports|mpt.h|c->work, begin, begin, end - begin);|c->work, HERE ? 0 : begin, HERE ? 0 : begin, end - begin);
 lists|mpt.h|turn.first = piece->first;|turn.first = HERE ? 0 : piece->first;
-lists|mpt.h|return mpti_f64_make((uint64_t)0x7ff8 << 48);|return HERE ? 0.0 : mpti_f64_make((uint64_t)0x7ff8 << 48);
+lists|mpt.h|return mpti_f64_make((uint64_t)0x7ff8|return HERE ? 0.0 : mpti_f64_make((uint64_t)0x7ff8
 reports|mpt.h|c->sum[begin] = n ?|c->sum[HERE ? 0 : begin] = n ?
 reports|mpt.h|c->loss[begin] =|c->loss[begin] = HERE && part ? 0.0 :
 reports|mpt.h|c->other, begin, take|c->other, begin - (HERE && part), take
