@@ -2154,8 +2154,7 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     mpti_store_some(t->param, format, at, count, rest);
 }
 
-/* Call an optimizer's function for one element, as mpt.h defines it: with a second moment; without one; or
- * for the moments alone, if the weight moves in a later pass. */
+/* Call an optimizer's function for one element, as mpt.h defines it: with a second moment, or without one. */
 template <class K>
 MPTI_D void mpti_element(void f(float, float *, float *, float *, float *, const K *), float g, float *w,
                          float *m, float *v, float *v_max, const K *k)
@@ -2167,12 +2166,6 @@ MPTI_D void mpti_element(void f(float, float *, float *, const K *), float g, fl
                          float *, const K *k)
 {
     f(g, w, m, k);
-}
-template <class K>
-MPTI_D void mpti_element(void f(float, float, float *, float *, const K *), float g, float *w, float *m,
-                         float *v, float *, const K *k)
-{
-    f(g, *w, m, v, k);
 }
 
 /* What mpti_k_step uses of an optimizer, from its row in MPT_OPTIMIZERS and its function for one element: fit
@@ -2274,7 +2267,11 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
 
 /* ---- LAMB, four kernels: moments; norms of each chunk; factor of each tensor; weights ---- */
 
-MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false)
+MPTI_D void mpti_lamb_1(float g, float *w, float *m, float *v, float *, const mpti_adamw_k *k)
+{
+    mpti_adamw_moments_1(g, *w, m, v, k);
+}
+MPTI_OPS(lamb, adamw, mpti_lamb_1, false)
 
 /* What the second and fourth kernel share: they read weights and moments as stored, not gradients. */
 struct mpti_lamb_stored_ops : mpti_lamb_ops {
