@@ -2092,18 +2092,21 @@ MPTI_D void mpti_weights_raw(const mpt_tensor *t, uint64_t at, uint32_t count, u
 }
 MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], float w[MPTI_VEC])
 {
-    uint16_t high[MPTI_VEC], low[MPTI_VEC];
-    float    rest[MPTI_VEC];
+    const int is_f16 = t->param_format == MPT_F16;
+    uint32_t  second[MPTI_VEC] = {0u};
+    uint16_t  high[MPTI_VEC], low[MPTI_VEC];
+    float     rest[MPTI_VEC];
     memcpy(high, raw, sizeof high);
     memcpy(low, raw + MPTI_VEC / 2, sizeof low);
+    memcpy(second, raw + MPTI_VEC / 2, sizeof low);
     if (t->storage == MPT_STORE_SPLIT) {
         MPTI_FOR(k, MPTI_VEC) w[k] = mpti_f32_make(mpti_unsplit(high[k], low[k]));
         return;
     }
     mpti_raw_to_f32(t->storage == MPT_STORE_MASTER ? MPT_F32 : t->param_format, raw, w);
     if (t->storage != MPT_STORE_KAHAN) return;
-    mpti_codes_quick<MPTI_VEC>(t->param_format, low, rest);
-    MPTI_FOR(k, MPTI_VEC) w[k] = mpti_kahan_join(w[k], rest[k], t->param_format == MPT_F16);
+    mpti_raw_to_f32(t->param_format, second, rest);
+    MPTI_FOR(k, MPTI_VEC) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
 
 /* Round eight elements to 16 bits stochastically, and store them. `at` and t->first are multiples of 8. */

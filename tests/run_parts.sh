@@ -108,8 +108,8 @@ whole() {
     done
 }
 
-# programs MACRO... -- build and run the programs that use no missing function (call after whole): use_mpt with
-# the implementation that whole has compiled, the others each with a private one
+# programs MACRO... -- build and run the programs that use no missing function (call after whole): use_mpt
+# with the implementation that whole has compiled, the others each with a private one
 programs() {
     flags=$(flags_of "$@")
     for program in use_half use_mpt cost_step; do
