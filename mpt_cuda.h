@@ -507,20 +507,16 @@ MPT_CUDA_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ran
 /* The last row whose compute capability is at most cc. */
 static inline mpt_gpu mpt_gpu_from_cc(int cc)
 {
-    static const struct { int cc; unsigned tensor_cores; const char *name, *advice; } row[] = {
-#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, tensor_cores, name, advice},
+    static const mpt_gpu row[] = {
+#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, id, tensor_cores, name, advice},
         MPT_GPUS(MPTI_X)
 #undef MPTI_X
     };
-    mpt_gpu g;
     int     i = (int)MPT_GPU_COUNT - 1;
-    while (i > 0 && cc < row[i].cc)
-        i--;
+    mpt_gpu g;
+    while (i > 0 && cc < row[i].cc) i--;
+    g = row[i];
     g.cc = cc;
-    g.generation = (mpt_gpu_generation)i;
-    g.tensor_cores = row[i].tensor_cores;
-    g.name = row[i].name;
-    g.advice = row[i].advice;
     return g;
 }
 
@@ -586,9 +582,8 @@ static inline int mpti_gemm_formats_ok(const mpt_gemm_args *g)
     if (narrow)
         return d == MPT_F32 || d == MPT_F16 || d == MPT_BF16 ||
                (mpti_gemm_is_fp8(d) && !blocks && !mpti_is_nonzero(g->beta) && !(a == b && d == MPT_E5M2));
-    if (a != b || !(a == MPT_F32 || a == MPT_TF32 || a == MPT_F16 || a == MPT_BF16))
-        return 0;
-    return d == MPT_F32 || d == a;
+    return a == b && (a == MPT_F32 || a == MPT_TF32 || a == MPT_F16 || a == MPT_BF16) &&
+           (d == MPT_F32 || d == a);
 }
 
 static inline int mpti_gemm_blocks_ok(const mpt_gemm_args *g)
@@ -730,6 +725,12 @@ template <uint32_t V, class T> MPTI_D bool mpti_is_aligned(const T *p)
     return (uintptr_t)p % sizeof(mpti_wide<V, T>) == 0;
 }
 
+/* How many of the V elements from `at` on are below `end`. */
+template <uint32_t V, class T> MPTI_D uint32_t mpti_inside(T at, T end)
+{
+    return at >= end ? 0u : end - at < V ? (uint32_t)(end - at) : V;
+}
+
 /* Load or store the first `count` of V patterns, one by one at an array's end or where it is not aligned; a
  * load sets the rest to 0. Wide accesses use __ldcs and __stcs (streaming; clang's CUDA has neither): arrays
  * are larger than the cache and used once per step, so they should not evict what the next layer reads. */
@@ -796,6 +797,8 @@ MPTI_D float mpti_f16_quick(uint16_t h)
     return mpti_f32_make(mpti_f16_decode(h));
 #endif
 }
+
+MPTI_D uint32_t mpti_max(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* Convert V patterns to those of floats, and back. The type gives the width of an element, and `format` which
  * of the two formats of this width it has. A whole array has one format, so the branch does not diverge. */
@@ -946,7 +949,7 @@ template <bool Max> MPTI_D uint32_t mpti_warp_fold(uint32_t x)
     MPTI_UNROLL
     for (int distance = 1; distance < 32; distance *= 2) {
         const uint32_t other = __shfl_xor_sync(0xffffffffu, x, distance);
-        x = !Max ? x + other : other > x ? other : x;
+        x = Max ? mpti_max(other, x) : x + other;
     }
     return x;
 }
@@ -961,7 +964,7 @@ MPTI_D uint32_t mpti_block_max(uint32_t x)
     __syncthreads();
     if (threadIdx.x == 0) {
         MPTI_UNROLL
-        for (uint32_t w = 1; w < MPTI_WARPS; w++) x = most[w] > x ? most[w] : x;
+        for (uint32_t w = 1; w < MPTI_WARPS; w++) x = mpti_max(most[w], x);
     }
     return x;
 }
@@ -1142,8 +1145,7 @@ struct mpt_cuda_list {
     mpti_cuda_chunk  *chunks;       /* device, [chunk_count] */
     double           *partial;      /* device, [2 * chunk_count] */
     double           *sums;         /* behind partial, [MPTI_COMBINED + whole_count]: summed over the ranks */
-    uint64_t         *sizes;        /* host, [tensor_count] */
-    const void      **grads;        /* host, [tensor_count] */
+    mpti_cuda_tensor *host;         /* the same as tensors, in host memory */
     uint64_t          chunk_count, tensor_count, whole_count;   /* the last: of the whole that parts are of */
     unsigned          has;          /* MPT_NEEDS_* met by all tensors; MPTI_ZEROES: no gradient is shared */
 };
@@ -1163,18 +1165,15 @@ static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)
                        l->tensors, l->chunks, l->chunk_count, args...);
 }
 
-/* Count the chunks, and fill the host images of the device tables if they are not NULL. */
-static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t count, mpti_cuda_tensor *row,
-                               mpti_cuda_chunk *chunk)
+/* Count the chunks, and fill the host images of the device tables if chunk is not NULL. */
+static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t count, mpti_cuda_chunk *chunk)
 {
     l->chunk_count = l->whole_count = 0;
     for (size_t i = 0; i < count; i++) {
-        if (row) {
-            l->sizes[i] = t[i].n;
-            l->grads[i] = t[i].grad;
-            row[i].tensor = t[i];
-            row[i].first_chunk = l->chunk_count;
-            row[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
+        if (chunk) {
+            l->host[i].tensor = t[i];
+            l->host[i].first_chunk = l->chunk_count;
+            l->host[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
         }
         l->whole_count += ((uint64_t)t[i].whole + MPTI_CHUNK - 1u) / MPTI_CHUNK;
         for (uint64_t at = 0, n = t[i].n; at < n; at += MPTI_CHUNK, l->chunk_count++)
@@ -1191,20 +1190,18 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     const size_t      tensor_bytes = (count ? count : 1) * sizeof(mpti_cuda_tensor);
     const size_t      chunks = (size_t)(l->chunk_count ? l->chunk_count : 1);
     const size_t      chunk_bytes = chunks * sizeof(mpti_cuda_chunk);
-    mpti_cuda_tensor *row = (mpti_cuda_tensor *)calloc(1, tensor_bytes);
     mpti_cuda_chunk  *chunk = (mpti_cuda_chunk *)calloc(1, chunk_bytes);
-    cudaError_t       e;
-    l->sizes = (uint64_t *)calloc(count ? count : 1, sizeof *l->sizes);
-    l->grads = (const void **)calloc(count ? count : 1, sizeof *l->grads);
-    e = row && chunk && l->sizes && l->grads ? cudaSuccess : cudaErrorMemoryAllocation;
-    if (e == cudaSuccess) mpti_cuda_tabulate(l, tensors, count, row, chunk);
-    if (e == cudaSuccess) e = mpti_cuda_here(c);
-    mpti_cuda_table(&e, &l->tensors, row, tensor_bytes);
+    cudaError_t       e = cudaErrorMemoryAllocation;
+    l->host = (mpti_cuda_tensor *)calloc(1, tensor_bytes);
+    if (l->host && chunk) {
+        mpti_cuda_tabulate(l, tensors, count, chunk);
+        e = mpti_cuda_here(c);
+    }
+    mpti_cuda_table(&e, &l->tensors, l->host, tensor_bytes);
     mpti_cuda_table(&e, &l->chunks, chunk, chunk_bytes);
     if (e == cudaSuccess)
         e = cudaMalloc((void **)&l->partial, (2 * chunks + MPTI_COMBINED + l->whole_count) * sizeof(double));
     l->sums = l->partial + 2 * chunks;
-    free(row);
     free(chunk);
     return mpti_cuda_result(c, e, "mpt_cuda_list_create");
 }
@@ -1246,7 +1243,7 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     l->context = c;
     c->users++;
     l->tensor_count = count;
-    mpti_cuda_tabulate(l, tensors, count, NULL, NULL);
+    mpti_cuda_tabulate(l, tensors, count, NULL);
     for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u)
         if (need == MPTI_ZEROES ? mpti_cuda_grads_apart(tensors, count)
                                 : mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK) l->has |= need;
@@ -1265,8 +1262,7 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
     (void)cudaFree(list->tensors);
     (void)cudaFree(list->chunks);
     (void)cudaFree(list->partial);
-    free(list->sizes);
-    free(list->grads);
+    free(list->host);
     if (list->context->checked_by == list) list->context->checked = NULL;
     if (--list->context->users == 0) free(list->context);
     free(list);
@@ -1278,7 +1274,7 @@ MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr) { state->lr = lr;
 #define MPTI_BAD_STATE "scaler not initialised, or lr below 0 or not finite"
 static bool mpti_cuda_state_ok(const mpt_scaler *s, float lr)
 {
-    return s->scale > 0.0f && lr >= 0.0f && mpti_f32_is_finite(lr);
+    return s->scale > 0.0f && mpti_is_rate(lr);
 }
 
 MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
@@ -1293,11 +1289,10 @@ MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const 
 MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
                                          float lr)
 {
-    mpt_cuda_state host;
+    mpt_cuda_state host = mpt_cuda_state();
     if (out) *out = NULL;
     MPTI_REFUSE(!c || !out || !scaler, MPT_E_ARG, "NULL argument");
     MPTI_REFUSE(!mpti_cuda_state_ok(scaler, lr), MPT_E_ARG, MPTI_BAD_STATE);
-    memset(&host, 0, sizeof host);
     host.scaler = *scaler;
     host.lr = lr;
     c->stepped = NULL;                      /* the new state may get the address of an old one */
@@ -1324,8 +1319,8 @@ MPT_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const m
 
 MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream)
 {
-    if (!c || !state || !(lr >= 0.0f) || !mpti_f32_is_finite(lr))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or lr is below 0 or not finite");
+    MPTI_REFUSE(!c || !state || !mpti_is_rate(lr), MPT_E_ARG,
+                "NULL argument, or lr is below 0 or not finite");
     return mpti_launch(c, __func__, mpti_k_lr_set, 1, 1, stream, state, lr);
 }
 
@@ -1367,7 +1362,7 @@ mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64
     const uint32_t V = 16 / sizeof(Out);
     const uint64_t now = step + (state ? state->scaler.updates : 0u);
     const uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V;
-    const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
+    const uint32_t count = mpti_inside<V>(i, n);
     uint32_t       x[V], random[MPTI_VEC];
     Out            y[V];
     mpti_load_codes<V>((const uint32_t *)src + i, count, x);
@@ -1388,15 +1383,18 @@ static uint32_t mpti_convert_bytes(mpt_format format)
 
 static bool mpti_cuda_is_float(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
 
-template <class Out> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
+/* The kernel for these widths. No two formats have 8 bytes, or 4. */
+template <class Out, class Wide> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
 {
-    return in == 8 ? mpti_k_convert<Out, uint64_t> : in == 4 ? mpti_k_convert<Out, uint32_t>
+    return in == sizeof(Wide) ? mpti_k_convert<Out, Wide>
          : in == 2 ? mpti_k_convert<Out, uint16_t> : mpti_k_convert<Out, uint8_t>;
 }
 static mpti_convert_kernel *mpti_convert_to(uint32_t out, uint32_t in)
 {
-    return out == 8 ? mpti_convert_from<uint64_t>(in) : out == 4 ? mpti_convert_from<uint32_t>(in)
-         : out == 2 ? mpti_convert_from<uint16_t>(in) : mpti_convert_from<uint8_t>(in);
+    if (out > 2) return out == 8 ? mpti_convert_from<uint64_t, uint32_t>(in)
+                                 : mpti_convert_from<uint32_t, uint64_t>(in);
+    if (in == 8) return out == 2 ? mpti_k_convert<uint16_t, uint64_t> : mpti_k_convert<uint8_t, uint64_t>;
+    return out == 2 ? mpti_convert_from<uint16_t, uint32_t>(in) : mpti_convert_from<uint8_t, uint32_t>(in);
 }
 
 /* Why the device does not convert between these formats with these options; NULL if it does. */
@@ -1421,11 +1419,9 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
                                       const void *src, size_t n, const mpt_opts *opts,
                                       const mpt_cuda_state *state, mpt_stream stream)
 {
-    mpt_opts o;
+    const mpt_opts o = opts ? *opts : mpt_opts();
     if (!c || (n && (!dst || !src)) || (opts && mpti_bad_opts(opts)))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "no context, NULL with n above 0, or an unknown option");
-    memset(&o, 0, sizeof o);
-    if (opts) o = *opts;
     const char *const refusal = mpti_convert_refusal(dst_format, src_format, &o);
     MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
     if (!n) return MPT_OK;
@@ -1473,19 +1469,16 @@ mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_form
     const uint32_t V = 16;
     const uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V;
     const uint64_t at = b.powers ? i / 32 : i / 16;
-    const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
+    const uint32_t count = mpti_inside<V>(i, n);
     In             x[V];
     float          f[V];
     uint8_t        y[V];
     uint32_t       code[V], word[V / 4] = {0u}, most = 0u;
     mpti_load_codes<V>((const In *)src + i, count, x);
     mpti_codes_quick<V>(src_format, x, f);
-    MPTI_FOR(k, V) {
-        const uint32_t a = mpti_f32_bits(f[k]) & 0x7fffffffu;
-        most = a > most ? a : most;
-    }
+    MPTI_FOR(k, V) most = mpti_max(mpti_f32_bits(f[k]) & 0x7fffffffu, most);
     const uint32_t other = __shfl_xor_sync(0xffffffffu, most, 1);
-    if (b.powers) most = other > most ? other : most;
+    if (b.powers) most = mpti_max(other, most);
     const uint32_t scale = most < 0x7f800000u ? mpti_block_scale(&b, most) : nan;
     if (most >= 0x7f800000u) MPTI_EACH(f, 0.0f)
     if (b.powers) {         /* a product with a power of two: exact, unless the code is 0 anyway */
@@ -1544,15 +1537,8 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
 
 // >>C16 implementation: FP8 delayed scaling --------------------------------------------------------
 #ifndef MPT_NO_FP8
-/* Encode one element, and raise *amax to |x|. */
-MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
-{
-    const uint32_t a = u & 0x7fffffffu;
-    *amax = a > *amax ? a : *amax;
-    return (uint8_t)mpti_fp8_code(mpti_fp8_scaled(u, scale), e5m2, 1);
-}
-
-/* Encode V patterns of a format: two per instruction if all are finite, otherwise one by one. */
+/* Encode V patterns of a format, and raise *amax to the largest |x|: two patterns per instruction if all are
+ * finite, otherwise one by one. */
 template <uint32_t V, class In>
 MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2, uint8_t y[V],
                            uint32_t *amax)
@@ -1560,21 +1546,21 @@ MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2
     float    f[V];
     uint32_t u[V], most = 0u;
     mpti_codes_quick<V>(format, x, f);
-    MPTI_FOR(k, V) {
-        const uint32_t a = mpti_f32_bits(f[k]) & 0x7fffffffu;
-        most = a > most ? a : most;
-    }
+    MPTI_FOR(k, V) most = mpti_max(mpti_f32_bits(f[k]) & 0x7fffffffu, most);
     if (most < 0x7f800000u && mpti_f32_is_finite(scale)) {
         MPTI_UNROLL
         for (uint32_t k = 0; k < V; k += 2) {
             const uint16_t pair = mpti_fp8_pair(mpti_mul(f[k], scale), mpti_mul(f[k + 1], scale), e5m2);
             memcpy(y + k, &pair, sizeof pair);
         }
-        *amax = most > *amax ? most : *amax;
+        *amax = mpti_max(most, *amax);
         return;
     }
     mpti_codes_to_f32<V>(format, x, u, false);
-    MPTI_EACH(y, mpti_fp8_1(u[k], scale, e5m2, amax))
+    MPTI_FOR(k, V) {
+        *amax = mpti_max(u[k] & 0x7fffffffu, *amax);
+        y[k] = (uint8_t)mpti_fp8_code(mpti_fp8_scaled(u[k], scale), e5m2, 1);
+    }
 }
 
 /* Raise *amax, if not NULL, to the maximum over a block, in any order. All threads of the block call this. */
@@ -1594,7 +1580,7 @@ mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n,
     const uint32_t V = 16;              /* one 16-byte store */
     const float    factor = scale ? *scale : 1.0f;
     const uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V;
-    const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
+    const uint32_t count = mpti_inside<V>(i, n);
     uint32_t       most = 0u;
     In             x[V];
     uint8_t        y[V];
@@ -1616,12 +1602,6 @@ MPT_HD uint32_t mpti_tile_place(uint32_t column, uint32_t w)
     return (column ^ (column >> 2 & 1u)) * MPTI_SIDE_WORDS + (w ^ (column >> 3 & 7u) * 2u);
 }
 
-/* How many of the four elements from `at` on are below `end`. */
-MPTI_D uint32_t mpti_inside4(uint64_t at, uint64_t end)
-{
-    return at >= end ? 0u : end - at < 4 ? (uint32_t)(end - at) : 4u;
-}
-
 template <class In>
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t src_format, uint64_t rows,
@@ -1632,7 +1612,7 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
     const uint32_t x = threadIdx.x % 16 * 4, y = threadIdx.x / 16 * 4;  /* this thread's place in the tile */
     const uint32_t across = (uint32_t)((cols + MPTI_SIDE - 1) / MPTI_SIDE);
     const uint64_t row = (uint64_t)(blockIdx.x / across) * MPTI_SIDE, col = blockIdx.x % across * MPTI_SIDE;
-    const uint32_t wide = mpti_inside4(col + x, cols), high = mpti_inside4(row + y, rows);
+    const uint32_t wide = mpti_inside<4>(col + x, cols), high = mpti_inside<4>(row + y, rows);
     const uint64_t at = (row + y) * cols + col + x;
     uint32_t       column[4] = {0u, 0u, 0u, 0u}, most = 0u;
     In             v[4][4];         /* at the right edge, some are from the next row, and not stored */
@@ -1645,7 +1625,7 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
     }
     MPTI_FOR(k, 4) tile[mpti_tile_place(x + k, y / 4)] = column[k];
     __syncthreads();
-    const uint32_t w = threadIdx.x % MPTI_SIDE_WORDS, tall = mpti_inside4(row + 4 * w, rows);
+    const uint32_t w = threadIdx.x % MPTI_SIDE_WORDS, tall = mpti_inside<4>(row + 4 * w, rows);
     MPTI_FOR(k, 4) {
         const uint32_t c = threadIdx.x / MPTI_SIDE_WORDS + k * 16;
         uint8_t        code[4];
@@ -1670,7 +1650,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
         __syncthreads();            /* all have read what their neighbours overwrite */
         if (k < length)
             h[k] = mpti_f32_make(past);
-        if (k < length && s.recipe.choice == MPT_AMAX_MAX) most = past > most ? past : most;
+        if (k < length && s.recipe.choice == MPT_AMAX_MAX) most = mpti_max(past, most);
     }
     most = mpti_block_max(most);    /* after its barriers all have read amax */
     if (threadIdx.x == 0) {
@@ -1862,7 +1842,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
         mpti_load_rows<R, MPTI_VEC>(array + i, MPTI_LANES, chunk->n - i, code);
         MPTI_FOR(r, R) {
             const uint32_t at = i + r * MPTI_LANES;
-            const uint32_t count = at >= chunk->n ? 0u : chunk->n - at < MPTI_VEC ? chunk->n - at : MPTI_VEC;
+            const uint32_t count = mpti_inside<MPTI_VEC>(at, chunk->n);
             uint32_t       u[MPTI_VEC];
             float          x[MPTI_VEC], zero = 0.0f;
             T              out[MPTI_VEC];
@@ -1888,19 +1868,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
     return mpti_block_sum_again<T>(t, chunk, Write ? 1.0f : factor, mpti_block_pair_sum(sum));
 }
 
-/* Write the counts and the first bad element to the step record; one thread does this. */
-MPTI_D void mpti_finish_cause(mpt_cuda_state *state, const mpti_cuda_chunk *chunks)
-{
-    mpt_step *const          s = &state->step;
-    const unsigned long long key = ~state->bad_first;
-    mpti_step_counts(s, state->bad_count[0], state->bad_count[1], state->bad_count[2]);
-    s->bad_tensor = state->bad ? chunks[key >> 16].tensor : 0u;
-    s->bad_index = state->bad ? chunks[key >> 16].first + (key >> 2 & 0x3fffu) : 0u;
-    s->bad_cause = state->bad ? 1u << (key & 3u) : 0u;
-    state->bad_first = state->bad_count[0] = state->bad_count[1] = state->bad_count[2] = 0u;
-}
-
-/* The last block adds the partial sums and writes the step record. */
+/* The last block adds the partial sums and writes the step record, with counts and the first bad element. */
 MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk *chunks,
                                     uint64_t chunk_count, const double *partial, float factor,
                                     bool write_back)
@@ -1909,7 +1877,8 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     for (uint64_t i = threadIdx.x; i < chunk_count; i += MPTI_SLOTS) slot += partial[i];
     slot = mpti_block_pair_sum(slot);
     if (threadIdx.x != 0) return;
-    mpt_step *const s = &state->step;
+    mpt_step *const          s = &state->step;
+    const unsigned long long key = ~state->bad_first;
     s->update = state->scaler.updates + 1u;
     s->sumsq = slot;
     s->found_inf = state->bad ? 1u : 0u;
@@ -1917,8 +1886,12 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     s->grad_factor = write_back ? 1.0f : factor;
     s->clip_factor = 1.0f;
     s->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
-    mpti_finish_cause(state, chunks);
+    mpti_step_counts(s, state->bad_count[0], state->bad_count[1], state->bad_count[2]);
+    s->bad_tensor = state->bad ? chunks[key >> 16].tensor : 0u;
+    s->bad_index = state->bad ? chunks[key >> 16].first + (key >> 2 & 0x3fffu) : 0u;
+    s->bad_cause = state->bad ? 1u << (key & 3u) : 0u;
     mpti_count_check(&state->scaler, s->found_inf, s->cause);
+    state->bad_first = state->bad_count[0] = state->bad_count[1] = state->bad_count[2] = 0u;
     state->bad = 0u;
 }
 
@@ -1958,8 +1931,7 @@ MPTI_D void mpti_block_zero(const mpt_tensor *t, const mpti_cuda_chunk *chunk)
 {
     const float zero[MPTI_VEC] = {0.0f};
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES)
-        mpti_store_some(t->grad, t->grad_format, chunk->first + i,
-                        chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC, zero);
+        mpti_store_some(t->grad, t->grad_format, chunk->first + i, mpti_inside<MPTI_VEC>(i, chunk->n), zero);
 }
 
 MPTI_KERNEL(MPTI_THREADS) mpti_k_zero(MPTI_OF_LIST)
@@ -1977,7 +1949,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_accumulate(MPTI_OF_LIST, const mpti_cuda_tensor
         const mpti_cuda_chunk chunk = chunks[i];
         const mpt_tensor      t = tensors[chunk.tensor].tensor, o = others[chunk.tensor].tensor;
         for (uint32_t k = threadIdx.x * MPTI_VEC; k < chunk.n; k += MPTI_LANES) {
-            const uint32_t count = chunk.n - k < MPTI_VEC ? chunk.n - k : MPTI_VEC;
+            const uint32_t count = mpti_inside<MPTI_VEC>(k, chunk.n);
             uint32_t       raw[2][MPTI_VEC] = {{0u}};
             float          sum[MPTI_VEC], x[MPTI_VEC];
             mpti_load_raw(t.grad, t.grad_format, chunk.first + k, count, raw[0]);
@@ -1993,9 +1965,10 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_accumulate(MPTI_OF_LIST, const mpti_cuda_tensor
 MPT_DEF mpt_status mpt_cuda_accumulate(mpt_cuda *c, const mpt_cuda_list *dst, const mpt_cuda_list *src,
                                        mpt_stream stream)
 {
-    if (!c || !dst || !src || dst->tensor_count != src->tensor_count ||
-        memcmp(dst->sizes, src->sizes, (size_t)dst->tensor_count * sizeof *dst->sizes))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or lists of other sizes");
+    bool same = c && dst && src && dst->tensor_count == src->tensor_count;
+    for (uint64_t i = 0; same && i < dst->tensor_count; i++)
+        same = dst->host[i].tensor.n == src->host[i].tensor.n;
+    MPTI_REFUSE(!same, MPT_E_ARG, "NULL argument, or lists of other sizes");
     return mpti_launch_list(c, __func__, mpti_k_accumulate, dst, stream, src->tensors);
 }
 
@@ -2165,68 +2138,50 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     const int32_t format = t->param_format;
     uint16_t      high[MPTI_VEC], low[MPTI_VEC];
     float         rest[MPTI_VEC];
-    switch (t->storage) {
-    case MPT_STORE_STOCHASTIC:
-        mpti_stochastic_store(t, t->param, format, at, count, w, stream, step);
-        return;
-    case MPT_STORE_SPLIT:
+    if (t->storage == MPT_STORE_STOCHASTIC)
+        return mpti_stochastic_store(t, t->param, format, at, count, w, stream, step);
+    if (t->storage == MPT_STORE_SPLIT) {
         MPTI_FOR(k, MPTI_VEC) mpti_split(mpti_f32_bits(w[k]), &high[k], &low[k]);
         mpti_store_codes<MPTI_VEC>((uint16_t *)t->param + at, count, high);
         mpti_store_codes<MPTI_VEC>((uint16_t *)t->extra + at, count, low);
         return;
-    case MPT_STORE_KAHAN:
+    }
+    if (t->storage == MPT_STORE_KAHAN) {
         MPTI_FOR(k, MPTI_VEC)
             rest[k] = mpti_kahan_rest(w[k], mpti_rounded16(format, w[k]), format == MPT_F16);
         mpti_store_some(t->extra, format, at, count, rest);
-        break;
-    case MPT_STORE_MASTER:
-        mpti_store_some(t->master, MPT_F32, at, count, w);
-        break;
-    default:
-        break;
     }
+    if (t->storage == MPT_STORE_MASTER) mpti_store_some(t->master, MPT_F32, at, count, w);
     if (!t->param) return;
     MPTI_FOR(k, MPTI_VEC) rest[k] = t->rounded ? mpti_rounded16(t->rounded, w[k]) : w[k];
     mpti_store_some(t->param, format, at, count, rest);
 }
 
-/* An optimizer's function for one element, as mpt.h defines it: with a second moment; without one; or for the
- * moments alone, if the weight moves in a later pass. mpti_element calls all three alike. */
+/* Call an optimizer's function for one element, as mpt.h defines it: with a second moment, or without one. */
 template <class K>
-using mpti_element_v = void(float g, float *w, float *m, float *v, float *v_max, const K *k);
-template <class K> using mpti_element_m = void(float g, float *w, float *m, const K *k);
-template <class K> using mpti_element_moments = void(float g, float w, float *m, float *v, const K *k);
-template <class K>
-MPTI_D void mpti_element(mpti_element_v<K> *f, float g, float *w, float *m, float *v, float *v_max,
-                         const K *k)
+MPTI_D void mpti_element(void f(float, float *, float *, float *, float *, const K *), float g, float *w,
+                         float *m, float *v, float *v_max, const K *k)
 {
     f(g, w, m, v, v_max, k);
 }
 template <class K>
-MPTI_D void mpti_element(mpti_element_m<K> *f, float g, float *w, float *m, float *, float *, const K *k)
+MPTI_D void mpti_element(void f(float, float *, float *, const K *), float g, float *w, float *m, float *,
+                         float *, const K *k)
 {
     f(g, w, m, k);
-}
-template <class K>
-MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m, float *v, float *,
-                         const K *k)
-{
-    f(g, *w, m, v, k);
 }
 
 /* What mpti_k_step uses of an optimizer, from its row in MPT_OPTIMIZERS and its function for one element: fit
  * adapts the constants to a tensor's parameter group, one steps an element, close ends a chunk. */
-#define MPTI_OPS(name, hyper, element, is_last, is_l2)                                                    \
+#define MPTI_OPS(name, hyper, element, is_last)                                                           \
     struct mpti_##name##_ops {                                                                            \
         typedef mpt_##hyper      config;                                                                  \
         typedef mpti_##hyper##_k consts;                                                                  \
         static const bool        reads_grad = true, writes_moments = true, last_pass = is_last;           \
         MPTI_D unsigned needs(const config *o) { return mpti_##name##_needs(o); }                         \
-        MPTI_D consts prepare(const config *o, const mpt_step *step)                                      \
+        MPTI_D void prepare(consts *k, const config *o, const mpt_step *step)                             \
         {                                                                                                 \
-            consts k = mpti_##hyper##_consts(o, step);                                                    \
-            if (is_l2) mpti_rates_l2(&k.rates);                                                           \
-            return k;                                                                                     \
+            *k = mpti_##hyper##_consts(o, step);                                                          \
         }                                                                                                 \
         MPTI_D void one(uint32_t, float g, float *w, float *m, float *v, float *v_max, const consts *k)   \
         {                                                                                                 \
@@ -2246,7 +2201,7 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
     const bool has_m = (Ops::needs(o) & MPT_NEEDS_M) != 0, has_v = (Ops::needs(o) & MPT_NEEDS_V) != 0;
     const bool has_v_max = has_v && Ops::last_pass && (Ops::needs(o) & MPT_NEEDS_V_MAX) != 0;
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
-        const uint32_t count = chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC;
+        const uint32_t count = mpti_inside<MPTI_VEC>(i, chunk->n);
         const uint64_t at = chunk->first + i;
         uint32_t       raw[4][MPTI_VEC] = {{0u}};
         float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC], v[MPTI_VEC], v_max[MPTI_VEC] = {0.0f};
@@ -2277,14 +2232,14 @@ MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take, ui
     if (!in_order) {
         state->misuse++;
         mpti_refuse_step(&state->step);
-    } else if (!(options & MPT_STEP_STAYS_OPEN))
+    } else if (!(options & MPT_STEP_STAYS_OPEN)) {
         state->step.stage = (uint32_t)MPT_STAGE_STEPPED;
-    if (take && !(options & MPT_STEP_STAYS_OPEN))
-        state->t++;
+        state->t += take;
+    }
 }
 
 template <class Ops>
-MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, typename Ops::config o)
+MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, typename Ops::config o, bool l2)
 {
     MPT_SHARED(typename Ops::consts, k, 1);
     const bool in_order = mpti_step_is_open(&state->step) != 0, take = in_order && !state->step.found_inf;
@@ -2292,8 +2247,11 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
     o.lr = state->lr;
     o.t = state->t;
     if (take || zero) {
-        if (threadIdx.x == 0)           /* once per block: the constants take double arithmetic */
-            k[0] = Ops::prepare(&o, &state->step);
+        if (threadIdx.x == 0) {         /* once per block: the constants take double arithmetic */
+            k[0] = typename Ops::consts();
+            Ops::prepare(&k[0], &o, &state->step);
+            if (l2) mpti_rates_l2(&k[0].rates);
+        }
         __syncthreads();
         for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
             const mpti_cuda_chunk chunk = chunks[i];
@@ -2312,21 +2270,19 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
 
 /* ---- LAMB, four kernels: moments; norms of each chunk; factor of each tensor; weights ---- */
 
-MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false, false)
+MPTI_D void mpti_lamb_1(float g, float *w, float *m, float *v, float *, const mpti_adamw_k *k)
+{
+    mpti_adamw_moments_1(g, *w, m, v, k);
+}
+MPTI_OPS(lamb, adamw, mpti_lamb_1, false)
 
 /* What the second and fourth kernel share: they read weights and moments as stored, not gradients. */
 struct mpti_lamb_stored_ops : mpti_lamb_ops {
     struct consts : mpti_adamw_k { float factor; double sum[2][MPTI_VEC]; };
     static const bool reads_grad = false, writes_moments = false;
-    MPTI_D consts prepare(const mpt_lamb *o, const mpt_step *step)
-    {
-        consts k = consts();
-        (mpti_adamw_k &)k = mpti_adamw_consts(o, step);
-        return k;
-    }
     MPTI_D void fit(consts *k, const mpti_cuda_tensor *t)
     {
-        k->rates = mpti_rates_of(k->rates, &t->tensor);
+        mpti_lamb_ops::fit(k, t);
         k->factor = t->factor;
     }
 };
@@ -2389,17 +2345,17 @@ mpti_k_lamb_factors(mpti_cuda_tensor *tensors, uint64_t tensor_count, const doub
 static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_list *l, mpt_cuda_state *state,
                                  const mpt_lamb *o, mpt_stream stream)
 {
-    mpt_status status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_ops>, l, stream, state, *o);
+    mpt_status status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_ops>, l, stream, state, *o, false);
     mpti_lamb_norms_ops::config norms;
     (mpt_lamb &)norms = *o;
     norms.partial = l->partial;
     if (status == MPT_OK)
-        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_norms_ops>, l, stream, state, norms);
+        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_norms_ops>, l, stream, state, norms, false);
     if (status == MPT_OK)
         status = mpti_launch(c, call, mpti_k_lamb_factors, l->tensor_count, MPTI_THREADS,
                              stream, l->tensors, l->tensor_count, l->partial, state, *o);
     if (status == MPT_OK)
-        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_along_ops>, l, stream, state, *o);
+        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_along_ops>, l, stream, state, *o, false);
     return status;
 }
 
@@ -2411,7 +2367,7 @@ static bool mpti_cuda_was_checked(const mpt_cuda_list *list, const mpt_cuda_list
 {
     if (list == checked || !list->tensor_count) return true;
     for (uint64_t i = 0; i < checked->tensor_count; i++)
-        if (checked->grads[i] == list->grads[0]) return true;
+        if (checked->host[i].tensor.grad == list->host[0].tensor.grad) return true;
     return false;
 }
 
@@ -2436,24 +2392,23 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     return MPT_OK;
 }
 
-/* The calls for the rows of MPT_OPTIMIZERS whose last column is 1. ONE and L2: one pass of mpti_k_step, with
- * the function for one element that `hyper` names. OWN: several passes, by a function like mpti_cuda_lamb. */
-#define MPTI_CUDA_OWN(name, hyper)
+/* The calls for the rows of MPT_OPTIMIZERS whose last column is 1. ONE: one pass of mpti_k_step, with the
+ * function for one element that `hyper` names. L2: with the kernel of the row ONE above it that has the same
+ * `hyper`. OWN: several passes, by a function like mpti_cuda_lamb. */
 #define MPTI_TAKES_OWN MPTI_STEP_OPTIONS
 #define MPTI_TAKES_ONE (MPTI_STEP_OPTIONS | MPT_STEP_AMSGRAD)
 #define MPTI_TAKES_L2  MPTI_TAKES_ONE
-#define MPTI_CUDA_ONE(name, hyper) MPTI_CUDA_PASS(name, hyper, false)
-#define MPTI_CUDA_L2(name, hyper) MPTI_CUDA_PASS(name, hyper, true)
-#define MPTI_CUDA_PASS(name, hyper, is_l2)                                                                 \
-    MPTI_OPS(name, hyper, mpti_##hyper##_1, true, is_l2)                                                   \
-    static mpt_status mpti_cuda_##name(mpt_cuda *c, const char *call, const mpt_cuda_list *l,              \
-                                       mpt_cuda_state *state, const mpt_##name *o, mpt_stream stream)      \
-    {                                                                                                      \
-        return mpti_launch_list(c, call, mpti_k_step<mpti_##name##_ops>, l, stream, state, *o);            \
-    }
+#define MPTI_OPS_OWN(hyper)
+#define MPTI_OPS_ONE(hyper) MPTI_OPS(hyper, hyper, mpti_##hyper##_1, true)
+#define MPTI_OPS_L2(hyper)
+#define MPTI_RUN_OWN(name, hyper) mpti_cuda_##name(c, __func__, list, state, o, stream)
+#define MPTI_RUN_ONE(name, hyper) MPTI_RUN_PASS(hyper, false)
+#define MPTI_RUN_L2(name, hyper)  MPTI_RUN_PASS(hyper, true)
+#define MPTI_RUN_PASS(hyper, l2)                                                                           \
+    mpti_launch_list(c, __func__, mpti_k_step<mpti_##hyper##_ops>, list, stream, state, *o, l2)
 #define MPTI_CUDA_STEP_0(name, hyper, passes)
 #define MPTI_CUDA_STEP_1(name, hyper, passes)                                                              \
-    MPTI_CUDA_##passes(name, hyper)                                                                        \
+    MPTI_OPS_##passes(hyper)                                                                               \
     MPT_DEF mpt_status mpt_cuda_##name##_step(mpt_cuda *c, const mpt_cuda_list *list,                      \
                                               mpt_cuda_state *state, const mpt_##name *o,                  \
                                               mpt_stream stream)                                           \
@@ -2462,7 +2417,7 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
         mpt_status status = mpti_cuda_step_ok(c, list, state, o, ok,                                       \
                                               mpti_##name##_needs(o), __func__);                           \
         if (status == MPT_OK)                                                                              \
-            status = mpti_cuda_##name(c, __func__, list, state, o, stream);                                \
+            status = MPTI_RUN_##passes(name, hyper);                                                       \
         if (status == MPT_OK && !(o->options & MPT_STEP_STAYS_OPEN)) {                                     \
             c->stepped = state;                                                                            \
             c->stepped_by = list;                                                                          \
@@ -2879,7 +2834,7 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
         if (threadIdx.x < 2) extreme[threadIdx.x] = threadIdx.x ? 0xffffffffu : 0u;
         __syncthreads();
         for (uint32_t i = threadIdx.x * MPTI_VEC; x && i < chunk.n; i += MPTI_LANES) {
-            const uint32_t n = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
+            const uint32_t n = mpti_inside<MPTI_VEC>(i, chunk.n);
             float          v[MPTI_VEC];
             if (every > 1 && (chunk.first + i) / MPTI_VEC % every) continue;
             mpti_load_some(x, format, chunk.first + i, n, v);
@@ -2893,7 +2848,7 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
                     if (!a || a >= 0x7f800000u) continue;
                     atomicAdd(&mine[mpti_binade_of(a)], 1u);
                 }
-                greatest = a > greatest ? a : greatest;
+                greatest = mpti_max(a, greatest);
                 least = a < least ? a : least;
             }
         }
@@ -2969,26 +2924,6 @@ MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt
                             mpti_f32_limit(limits->least_overflow));
 }
 
-static void mpti_range_from_device(mpt_range *r, const mpti_cuda_range *d)
-{
-    r->zero = d->kind[MPTI_ZERO];
-    r->flushed = d->kind[MPTI_FLUSHED];
-    r->subnormal = d->kind[MPTI_SUBNORMAL];
-    r->overflow = d->kind[MPTI_OVERFLOW];
-    r->inf = d->kind[MPTI_INF];
-    r->nan = d->kind[MPTI_NAN];
-    for (int i = 0; i < MPTI_BINADES; i++) {
-        r->binade[i - 149 - MPT_RANGE_EMIN] = d->binade[i];
-        r->count += d->binade[i];
-    }
-    r->normal = r->count - r->flushed - r->subnormal - r->overflow;
-    r->count += r->zero + r->inf + r->nan;
-    if (d->greatest) {
-        r->max_abs = mpti_f64_make(mpti_f64_widen(d->greatest));
-        r->min_abs = mpti_f64_make(mpti_f64_widen(d->least));
-    }
-}
-
 MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
                                             mpt_range *r, mpt_stream stream)
 {
@@ -2999,11 +2934,25 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
     if (e == cudaSuccess)
         e = cudaMemcpyAsync(&d, ranges->range + tensor, sizeof d, cudaMemcpyDeviceToHost, stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
-    if (e == cudaSuccess) {
-        *r = ranges->empty;
-        mpti_range_from_device(r, &d);
+    if (e != cudaSuccess) return mpti_cuda_result(c, e, __func__);
+    *r = ranges->empty;
+    r->zero = d.kind[MPTI_ZERO];
+    r->flushed = d.kind[MPTI_FLUSHED];
+    r->subnormal = d.kind[MPTI_SUBNORMAL];
+    r->overflow = d.kind[MPTI_OVERFLOW];
+    r->inf = d.kind[MPTI_INF];
+    r->nan = d.kind[MPTI_NAN];
+    for (int i = 0; i < MPTI_BINADES; i++) {
+        r->binade[i - 149 - MPT_RANGE_EMIN] = d.binade[i];
+        r->count += d.binade[i];
     }
-    return mpti_cuda_result(c, e, __func__);
+    r->normal = r->count - r->flushed - r->subnormal - r->overflow;
+    r->count += r->zero + r->inf + r->nan;
+    if (d.greatest) {
+        r->max_abs = mpti_f64_make(mpti_f64_widen(d.greatest));
+        r->min_abs = mpti_f64_make(mpti_f64_widen(d.least));
+    }
+    return MPT_OK;
 }
 #endif /* MPT_NO_REPORTS */
 

@@ -282,8 +282,9 @@ def judge_steps():
         size = host.host_config(name.encode(), o)
         a, b, start = (Step(*kind, CHUNK + 4096) for _ in range(3))
         status = host.host_check(a.host, 0) | host.host_check(b.host, 0)
-        k = kernel("mpti_k_stepI\\d+mpti_%s_ops" % name)
-        arguments = b.arguments(0, 1, None, 3) + o.raw[:size]
+        l2 = name == "adam"             # it has AdamW's kernel
+        k = kernel("mpti_k_stepI\\d+mpti_%s_ops" % ("adamw" if l2 else name))
+        arguments = b.arguments(0, 1, None, 3) + o.raw[:size] + struct.pack("?", l2)
         before = read(b.pointer[3], host.host_state_bytes())
         for tid in (0, 1, 77, 255):     # thread 0 puts the constants into shared memory, and ends the step
             ctypes.memmove(b.pointer[3], before, len(before))
@@ -432,7 +433,7 @@ def rows():
     def step(name, f, storage=0, moments=0):
         k = kernel("mpti_k_stepI\\d+mpti_%s_ops" % name)
         size = host.host_config(name.encode(), o)
-        config = o.raw[:size]
+        config = o.raw[:size] + b"\0"
 
         def run(n):
             s = Step(f, BF16, storage, moments, n * THREADS)

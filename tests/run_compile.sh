@@ -204,7 +204,7 @@ if have pkg-config && pkg-config --exists openblas; then
     blas=$(pkg-config --cflags --libs openblas)
     for c in gcc clang; do
         have $c || continue
-        check "MPT_USE_CBLAS, $c: builds" $c -std=c99 -O2 $strict -DMPT_USE_CBLAS tests/test_mpt_policy.c \
+        check "MPT_USE_CBLAS, $c: builds" $c -std=c99 -O1 $strict -DMPT_USE_CBLAS tests/test_mpt_policy.c \
               -o "$out/policy" $blas -lm
         check "MPT_USE_CBLAS, $c: the tests of the policy and of mpt_gemm" "$out/policy"
     done

@@ -108,7 +108,8 @@ whole() {
     done
 }
 
-# programs MACRO... -- build and run the programs that use no missing function (call after whole)
+# programs MACRO... -- build and run the programs that use no missing function (call after whole): use_mpt
+# with the implementation that whole has compiled, the others each with a private one
 programs() {
     flags=$(flags_of "$@")
     for program in use_half use_mpt cost_step; do
@@ -117,6 +118,8 @@ programs() {
         # shellcheck disable=SC2086
         case $program in
         cost_step) check "$*: $program builds" $cc -I. $flags $from/$program.c -o "$out/program" -lm ;;
+        use_mpt) check "$*: $program builds" $cc -I. $flags "-DUSE=$program()" $from/$program.c $from/main.c \
+               "$out/x.o" -o "$out/program" -lm ;;
         *) check "$*: $program builds" $cc -I. $flags -DMPT_STATIC -DMPT_IMPLEMENTATION "-DUSE=$program()" \
                $from/$program.c $from/main.c -o "$out/program" -lm ;;
         esac

@@ -57,36 +57,57 @@ else
     skip "no clang here"
 fi
 
-# planted TEST HEADER FROM TO -- with one line of a header changed, this test of cut.c must fail
-planted() {
-    mkdir -p "$out/planted/tests"
-    cp mpt_half.h mpt.h "$out/planted/"
-    cp tests/cut.c tests/test.h tests/pool.h "$out/planted/tests/"
-    FROM=$3 TO=$4 awk '{ at = index($0, ENVIRON["FROM"])
-        if (at) $0 = substr($0, 1, at - 1) ENVIRON["TO"] substr($0, at + length(ENVIRON["FROM"]))
-        print }' "$2" > "$out/planted/$2"
-    if cmp -s "$2" "$out/planted/$2"; then
-        fail "nothing planted for: $3"
-        return
-    fi
-    check "planted builds: $4" gcc -std=gnu99 -O0 -I"$out/planted" -include tests/pool.h -DMPT_STATIC \
-        -DMPT_IMPLEMENTATION "$out/planted/tests/cut.c" "$out/pool.o" -o "$out/planted/cut" -lm -pthread
-    order=reverse
-    [ "$1" = control ] && order=static      # gives every thread a part
-    for try in 1 2 3; do                    # where threads race, one run may miss it
-        POOL_THREADS=3 POOL_ORDER=$order "$out/planted/cut" "$1" > /dev/null 2>&1 && continue
-        pass "planted, seen: $4"
-        return
-    done
-    fail "planted, not seen: $4"
+# Planted bugs: a test of cut.c | header | a part of a line | the same with a bug where HERE is true. One
+# build has them all, and the environment says which one is there: with it the test fails, without any passes.
+bugs()
+{
+    cat <<'END'
+conversions|mpt_half.h|c->raised[part] = raised;|c->raised[HERE ? 0 : part] = raised;
+control|mpt_half.h|mpti_control_now_is(c->control);|if (!HERE) mpti_control_now_is(c->control);
+reports|mpt.h|c->work, begin, begin, end - begin);|c->work, HERE ? 0 : begin, HERE ? 0 : begin, end - begin);
+lists|mpt.h|turn.first = piece->first;|turn.first = HERE ? 0 : piece->first;
+lists|mpt.h|return mpti_f64_make((uint64_t)0x7ff8|return HERE ? 0.0 : mpti_f64_make((uint64_t)0x7ff8
+reports|mpt.h|c->sum[begin] = n ?|c->sum[HERE ? 0 : begin] = n ?
+reports|mpt.h|c->loss[begin] =|c->loss[begin] = HERE && part ? 0.0 :
+reports|mpt.h|c->other, begin, take|c->other, begin - (HERE && part), take
+END
 }
-planted conversions mpt_half.h 'c->raised[part] = raised;' 'c->raised[0] = raised;'
-planted control mpt_half.h 'mpti_control_now_is(c->control);' ';'
-planted reports mpt.h 'mpti_row_run(&row, c->work, begin, begin, end - begin);' \
-    'mpti_row_run(&row, c->work, 0, 0, end - begin);'
-planted lists mpt.h 'turn.first = piece->first;' 'turn.first = 0;'
-planted lists mpt.h 'return mpti_f64_make((uint64_t)0x7ff8 << 48);' 'return 0.0;'
-planted reports mpt.h 'c->sum[begin] = n ?' 'c->sum[0] = n ?'
-planted reports mpt.h 'c->loss[begin] =' 'c->loss[begin] = part ? 0.0 :'
-planted reports mpt.h 'c->other, begin, take' 'c->other, begin - !!part, take'
+planted=$out/planted
+mkdir -p "$planted/tests"
+cp mpt_half.h mpt.h "$planted/"
+cp tests/cut.c tests/test.h tests/pool.h "$planted/tests/"
+printf '%s\n' '#include <stdlib.h>' 'static int planted(int k)' \
+    '{ const char *now = getenv("PLANTED"); return now && atoi(now) == k; }' > "$planted/plant.h"
+bugs > "$out/bugs"
+k=0
+while IFS='|' read -r name header from to; do
+    k=$((k + 1))
+    K=$k FROM=$from TO=$to awk '{ at = index($0, ENVIRON["FROM"]); to = ENVIRON["TO"]
+        gsub("HERE", "planted(" ENVIRON["K"] ")", to)
+        if (at) $0 = substr($0, 1, at - 1) to substr($0, at + length(ENVIRON["FROM"]))
+        print }' "$planted/$header" > "$out/one"
+    if cmp -s "$planted/$header" "$out/one"; then fail "nothing planted for: $from"; fi
+    mv "$out/one" "$planted/$header"
+done < "$out/bugs"
+check "planted bugs build" gcc -std=gnu99 -O1 -I"$planted" -include "$planted/plant.h" -include tests/pool.h \
+    -DMPT_STATIC -DMPT_IMPLEMENTATION "$planted/tests/cut.c" "$out/pool.o" -o "$planted/cut" -lm -pthread
+
+# fails K TEST -- does this test fail with bug K? Where threads race, one run may miss it.
+fails() {
+    order=reverse
+    [ "$2" = control ] && order=static      # gives every thread a part
+    for try in 1 2 3; do
+        PLANTED=$1 POOL_THREADS=3 POOL_ORDER=$order "$planted/cut" "$2" > /dev/null 2>&1 || return 0
+        [ "$1" != 0 ] || return
+    done
+    return 1
+}
+for name in conversions control reports lists; do
+    if fails 0 $name; then fail "$name fails without a bug"; else pass "$name without a bug"; fi
+done
+k=0
+while IFS='|' read -r name header from to; do
+    k=$((k + 1))
+    if fails $k "$name"; then pass "planted, seen: $to"; else fail "planted, not seen: $to"; fi
+done < "$out/bugs"
 summary
