@@ -260,14 +260,15 @@ typedef int mpt_cuda_reduce_fn(void *user, double *values, size_t n, mpt_stream 
 
 /* mpt_cuda_combine -- as mpt_step_combine: all ranks skip a step together, and have the same norm. Every rank
  * must call it once per step, between check and step. It queues one reduction between two small kernels, and
- * does not wait. The reduction sums five doubles; if tensors are parts (mpt_tensors_shard), also one for each
+ * does not wait. The reduction sums six doubles; if tensors are parts (mpt_tensors_shard), also one for each
  * 16384 elements of the whole list.
  *   list    in  the list that was checked
  *   reduce  in  mpt_cuda_nccl_reduce, or your own function. It may reduce on the host: copy the values
  *               there, wait, MPI_Allreduce, copy them back; but then a graph cannot capture it
  *   user    in  passed to reduce
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; MPT_E_DATA if the reduction could not be queued: then
- * nothing is combined, and no rank should go on. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for a list of parts and whole tensors; MPT_E_CUDA; MPT_E_DATA if
+ * the reduction could not be queued: then nothing is combined, and no rank should go on. If the check of any
+ * rank was refused, all of them count a misuse, skip the step, and refuse the update. */
 MPT_CUDA_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                          mpt_cuda_reduce_fn *reduce, void *user, mpt_stream stream);
 
@@ -1147,6 +1148,8 @@ struct mpt_cuda_list {
     double           *sums;         /* behind partial, [MPTI_COMBINED + whole_count]: summed over the ranks */
     mpti_cuda_tensor *host;         /* the same as tensors, in host memory */
     uint64_t          chunk_count, tensor_count, whole_count;   /* the last: of the whole that parts are of */
+    uint32_t          part;         /* MPT_STAGE_PART if a tensor is a part of a larger one, else 0 */
+    bool              mixed;        /* some tensors are parts, and others are not */
     unsigned          has;          /* MPT_NEEDS_* met by all tensors; MPTI_ZEROES: no gradient is shared */
 };
 
@@ -1168,6 +1171,7 @@ static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)
 /* Count the chunks, and fill the host images of the device tables if chunk is not NULL. */
 static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t count, mpti_cuda_chunk *chunk)
 {
+    uint64_t wholes = 0;
     l->chunk_count = l->whole_count = 0;
     for (size_t i = 0; i < count; i++) {
         if (chunk) {
@@ -1176,11 +1180,14 @@ static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t cou
             l->host[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
         }
         l->whole_count += ((uint64_t)t[i].whole + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        if (t[i].whole > t[i].n) l->part = (uint32_t)MPT_STAGE_PART;
+        wholes += !t[i].whole && t[i].n;
         for (uint64_t at = 0, n = t[i].n; at < n; at += MPTI_CHUNK, l->chunk_count++)
             if (chunk)
                 chunk[l->chunk_count] = {at, (uint32_t)i,
                                          (uint32_t)(n - at < MPTI_CHUNK ? n - at : MPTI_CHUNK)};
     }
+    l->mixed = l->whole_count && wholes;
 }
 
 /* Allocate the tables and copy them to the device. After a failure the caller frees what was allocated. */
@@ -1871,7 +1878,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
 /* The last block adds the partial sums and writes the step record, with counts and the first bad element. */
 MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk *chunks,
                                     uint64_t chunk_count, const double *partial, float factor,
-                                    bool write_back)
+                                    uint32_t stage)
 {
     double slot = 0.0;
     for (uint64_t i = threadIdx.x; i < chunk_count; i += MPTI_SLOTS) slot += partial[i];
@@ -1883,9 +1890,9 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     s->sumsq = slot;
     s->found_inf = state->bad ? 1u : 0u;
     s->norm = mpti_norm_from_sumsq(slot, s->found_inf);
-    s->grad_factor = write_back ? 1.0f : factor;
+    s->grad_factor = factor;
     s->clip_factor = 1.0f;
-    s->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
+    s->stage = stage;
     mpti_step_counts(s, state->bad_count[0], state->bad_count[1], state->bad_count[2]);
     s->bad_tensor = state->bad ? chunks[key >> 16].tensor : 0u;
     s->bad_index = state->bad ? chunks[key >> 16].first + (key >> 2 & 0x3fffu) : 0u;
@@ -1896,7 +1903,8 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
 }
 
 template <bool Write>
-MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state)
+MPTI_KERNEL(MPTI_THREADS, 3)
+mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state, uint32_t part)
 {
     /* all blocks read these before they count themselves as done; only the last one then changes them */
     const bool  in_order = state->scaler.in_use && mpti_may_check(&state->scaler, &state->step);
@@ -1919,7 +1927,8 @@ MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cud
     if (!mpti_is_last_block(&state->blocks_done))
         return;
     if (in_order)
-        mpti_block_finish_check(state, chunks, chunk_count, partial, factor, Write);
+        mpti_block_finish_check(state, chunks, chunk_count, partial, Write ? 1.0f : factor,
+                                part | (Write ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED));
     else if (threadIdx.x == 0) {
         state->misuse++;
         mpti_refuse_check(&state->scaler, &state->step);
@@ -1986,7 +1995,7 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
     c->checked = state;
     c->checked_by = list;
     return mpti_launch_list(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>, list, stream,
-                            list->partial, state);
+                            list->partial, state, list->part);
 }
 
 MPT_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -2013,8 +2022,8 @@ MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_n
     return mpti_launch(c, __func__, mpti_k_clip, 1, 1, stream, state, max_norm);
 }
 
-/* One block. It packs the five values and, for parts, the sum of each chunk at its place in the whole list.
- * In the wrong order it packs zeros, since the other ranks wait for its values, and counts a misuse. */
+/* One block. It packs the six values and, for parts, the sum of each chunk at its place in the whole list.
+ * In the wrong order, which counts as a misuse, it tells the other ranks, since they wait for its values. */
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_combine_pack(MPTI_OF_LIST, const double *partial, uint64_t whole, double *sums, mpt_cuda_state *state)
 {
@@ -2025,8 +2034,9 @@ mpti_k_combine_pack(MPTI_OF_LIST, const double *partial, uint64_t whole, double 
         const mpti_cuda_chunk chunk = chunks[i];
         sums[MPTI_COMBINED + tensors[chunk.tensor].whole_chunk + chunk.first / MPTI_CHUNK] = partial[i];
     }
-    if (threadIdx.x == 0) state->misuse += !in_order;
-    if (threadIdx.x == 0 && in_order) mpti_combine_pack(&state->step, sums);
+    if (threadIdx.x != 0) return;
+    state->misuse += !in_order;
+    mpti_combine_pack(&state->step, !in_order, sums);
 }
 
 MPTI_KERNEL(MPTI_THREADS) mpti_k_combine_unpack(uint64_t whole, double *sums, mpt_cuda_state *state)
@@ -2034,16 +2044,17 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_combine_unpack(uint64_t whole, double *sums, mp
     double slot = 0.0;
     for (uint64_t i = threadIdx.x; i < whole; i += MPTI_SLOTS) slot += sums[MPTI_COMBINED + i];
     slot = mpti_block_pair_sum(slot);
-    if (threadIdx.x == 0 && whole)
-        sums[MPTI_COMBINED - 1] = slot;
-    if (threadIdx.x == 0 && mpti_may_combine(&state->scaler, &state->step))
-        mpti_combine_unpack(&state->scaler, &state->step, sums);
+    if (threadIdx.x != 0) return;
+    if (whole) sums[MPTI_COMBINED - 1] = slot;
+    const bool in_order = mpti_may_combine(&state->scaler, &state->step);
+    state->misuse += !mpti_combine_unpack(&state->scaler, &state->step, sums) && in_order;
 }
 
 MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                     mpt_cuda_reduce_fn *reduce, void *user, mpt_stream stream)
 {
     MPTI_REFUSE(!c || !list || !state || !reduce, MPT_E_ARG, "NULL argument");
+    MPTI_REFUSE(list->mixed, MPT_E_ARG, "some tensors are parts of others, some are whole");
     const uint64_t   whole = list->whole_count;
     const mpt_status status =
         mpti_launch(c, __func__, mpti_k_combine_pack, 1, MPTI_THREADS, stream, list->tensors, list->chunks,

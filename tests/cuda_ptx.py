@@ -303,7 +303,7 @@ def judge_checks():
             for scale in (8.0, 3.7, 2.0 ** 120):
                 a, b = (Step(grad, F16, 0, 0, CHUNK + 4096, scale) for _ in range(2))
                 k = kernel("mpti_k_checkILb%dE" % write)
-                k.run(b.arguments(0, 1, None, 2, 3), 0)
+                k.run(b.arguments(0, 1, None, 2, 3) + bytes(4), 0)
                 # only thread 0 runs: the tree's first slot gets 32 times its sum
                 got = struct.unpack("<d", read(b.pointer[2], 8))[0]
                 x = b.bytes_of("grad", 0)
@@ -427,7 +427,7 @@ def rows():
 
         def run(n):
             s = Step(f, F16, 0, 0, n * THREADS, 8.0)
-            return k.run(s.arguments(0, 1, None, 2, 3), 33)     # thread 0 also adds for others
+            return k.run(s.arguments(0, 1, None, 2, 3) + bytes(4), 33)     # thread 0 also adds for others
         return k, run, 0
 
     def step(name, f, storage=0, moments=0):

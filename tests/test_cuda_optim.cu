@@ -286,6 +286,10 @@ TEST(refusals)
     mpt_cuda_state_destroy(state);
 }
 
+/* A reduction over one rank: the sum is its own values. */
+static int alone(void *, double *, size_t) { return 0; }
+static int alone_on_device(void *, double *, size_t, mpt_stream) { return 0; }
+
 /* Two optimizers in one step, each over a part of the list that was checked. A third one, after the one
  * without MPT_STEP_STAYS_OPEN, is refused and changes nothing. */
 TEST(two_lists_in_one_step)
@@ -297,13 +301,16 @@ TEST(two_lists_in_one_step)
     mpt_lion   lion = mpt_lion_defaults();
     mpt_scaler scaler;
     mpt_step   step;
+    double     sums[2];
     mpt_cuda_list  *all = nullptr, *first = nullptr, *second = nullptr;
     mpt_cuda_state *state = nullptr, got;
     memset(&step, 0, sizeof step);
     b.host.whole = b.device.whole = 40000;          /* a part; its random bits depend on its place */
     b.host.first = b.device.first = 32768;
-    host[1] = b.host;
-    device[1] = b.device;
+    a.host.whole = a.device.whole = 3000;
+    a.host.sums = &sums[0], b.host.sums = &sums[1];
+    host[0] = a.host, host[1] = b.host;
+    device[0] = a.device, device[1] = b.device;
     adamw.lr = lion.lr = 0.01f;
     adamw.options = MPT_STEP_STAYS_OPEN | MPT_STEP_ZERO_GRADS;
     CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
@@ -316,12 +323,14 @@ TEST(two_lists_in_one_step)
         b.gradients(scaler.scale, k == 2);
         (void)mpt_scaler_scale(&scaler, 1.0f);
         CHECK_EQ_I(mpt_check(&scaler, &step, host, 2, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_step_combine(&scaler, &step, host, 2, alone, NULL), MPT_OK);
         step.sizes = 0u;            /* the device does not know it */
         CHECK_EQ_I(mpt_adamw_step(&adamw, &step, host, 1), MPT_OK);
         CHECK_EQ_I(mpt_lion_step(&lion, &step, host + 1, 1), MPT_OK);
         (void)mpt_scaler_update(&scaler);
         OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, gpu.stream));
         OK(mpt_cuda_check(gpu.cuda, all, state, gpu.stream));
+        OK(mpt_cuda_combine(gpu.cuda, all, state, alone_on_device, NULL, gpu.stream));
         OK(mpt_cuda_adamw_step(gpu.cuda, first, state, &adamw, gpu.stream));
         OK(mpt_cuda_lion_step(gpu.cuda, second, state, &lion, gpu.stream));
         CHECK_EQ_I(mpt_cuda_adamw_step(gpu.cuda, first, state, &adamw, gpu.stream), MPT_E_ORDER);

@@ -249,7 +249,7 @@ struct Rank {
 
 /* A reduction over one rank: the sum is its own values. */
 static int alone(void *, double *, size_t) { return 0; }
-static int alone_on_device(void *, double *, size_t n, mpt_stream) { return n != 5; }
+static int alone_on_device(void *, double *, size_t n, mpt_stream) { return n != 6; }
 #ifdef MPT_CUDA_EMU
 static int by_nccl(void *, double *values, size_t n, mpt_stream stream)
 {
@@ -289,6 +289,38 @@ TEST(combine_refusals)
     CU(cudaMemcpy((void *)&got, r.state, sizeof got, cudaMemcpyDeviceToHost));
     CHECK_EQ_U(got.misuse, 1u);         /* after the update: too late */
     CHECK_EQ_U(got.scaler.found_inf, 0u);
+}
+
+static int refused_elsewhere(void *, double *values, size_t, mpt_stream stream)
+{
+    const double one = 1.0;
+    CU(cudaStreamSynchronize(stream));
+    CU(cudaMemcpy(values + 4, &one, sizeof one, cudaMemcpyHostToDevice));
+    return 0;
+}
+
+/* A rank may not step or clip its parts alone, nor after another rank's check was refused. */
+TEST(parts_wait_for_the_other_ranks)
+{
+    Rank           r(16384, false, 0, 40000), late(16384, false, 0, 40000);
+    mpt_tensor     t[2] = {r.device, r.device};
+    mpt_cuda_list *mixed = NULL;
+    mpt_cuda_state got;
+    CHECK_EQ_U(r.step.stage, MPT_STAGE_CHECKED | MPT_STAGE_PART);
+    r.compare();
+    STATUS(mpt_cuda_clip(gpu.cuda, r.state, 1.0f, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CU(cudaMemcpy((void *)&got, r.state, sizeof got, cudaMemcpyDeviceToHost));
+    CHECK_EQ_U(got.misuse, 1u);
+    STATUS(mpt_cuda_combine(gpu.cuda, late.list, late.state, refused_elsewhere, NULL, gpu.stream), MPT_OK);
+    STATUS(mpt_cuda_scaler_update(gpu.cuda, late.state, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CU(cudaMemcpy((void *)&got, late.state, sizeof got, cudaMemcpyDeviceToHost));
+    CHECK(got.misuse == 2u && got.step.found_inf && got.scaler.updates == late.scaler.updates);
+    t[1].whole = t[1].first = 0;
+    STATUS(mpt_cuda_list_create(gpu.cuda, &mixed, t, 2), MPT_OK);
+    STATUS(mpt_cuda_combine(gpu.cuda, mixed, r.state, alone_on_device, NULL, gpu.stream), MPT_E_ARG);
+    mpt_cuda_list_destroy(mixed);
 }
 
 /* A reduction over ranks run one after the other: one round adds up, the next one (tell) returns the sums. */
@@ -370,6 +402,7 @@ static void run_all(void)
     RUN(bad_arguments);
     RUN(combine_one_rank);
     RUN(combine_refusals);
+    RUN(parts_wait_for_the_other_ranks);
     RUN(combine_three_ranks);
 }
 
