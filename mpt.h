@@ -2535,17 +2535,17 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     return status;
 }
 
-/* What ranks exchange about their checks: numbers that are all summed over the ranks. A rank whose check was
- * refused says so: the others wait for its numbers, and must not step without it. */
+/* What ranks exchange about their checks: numbers that are all summed over the ranks. If one says that its
+ * check was refused, no rank reads the others: they only wait for its numbers. */
 #define MPTI_COMBINED 6
 MPT_HD void mpti_combine_pack(const mpt_step *step, int refused, double *values)
 {
-    values[0] = refused ? 0.0 : (double)step->inf_count;
-    values[1] = refused ? 0.0 : (double)step->nan_count;
-    values[2] = refused ? 0.0 : (double)step->range_count;
-    values[3] = refused || step->found_inf ? 1.0 : 0.0;
+    values[0] = (double)step->inf_count;
+    values[1] = (double)step->nan_count;
+    values[2] = (double)step->range_count;
+    values[3] = step->found_inf ? 1.0 : 0.0;
     values[4] = refused ? 1.0 : 0.0;
-    values[5] = refused ? 0.0 : step->sumsq;
+    values[5] = step->sumsq;
 }
 
 MPT_HD void mpti_step_counts(mpt_step *s, uint64_t inf, uint64_t nan, uint64_t range)
@@ -4323,7 +4323,6 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
     mpt_status status = mpti_scaler_usable(s);
     double     values[MPTI_COMBINED], sumsq = 0.0;
     size_t     chunks = 0, wholes = 0, i;
-    int        refused;
     if (status == MPT_E_ARG || !step || !reduce)
         return MPT_E_ARG;
     status = mpti_tensors_ok(tensors, count, 0u, NULL);
@@ -4337,9 +4336,8 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
         status = MPT_E_ARG;
     if (status != MPT_OK)
         return status;
-    refused = !mpti_may_combine(s, step);
-    mpti_combine_pack(step, refused, values);
-    if (mpti_combine_parts(tensors, refused ? 0 : count, chunks, reduce, user, &sumsq) ||
+    mpti_combine_pack(step, !mpti_may_combine(s, step), values);
+    if (mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
         reduce(user, values, MPTI_COMBINED)) {
         step->found_inf = 1u;
         return MPT_E_DATA;
