@@ -158,7 +158,8 @@ if $cc -m32 "$out/empty.c" -o "$out/program" 2>/dev/null; then
 elif have i686-linux-gnu-gcc; then
     program "32 bits" i686-linux-gnu-gcc -std=c99 $strict "$both" $users $from/impl.c -static
     # with -ffast-math gcc computes in SSE registers where it may, so that it refuses to inline across targets
-    check "32 bits, -ffast-math" i686-linux-gnu-gcc -std=c99 $strict -ffast-math -I. -c $from/impl.c -o "$out/x.o"
+    check "32 bits, -ffast-math" i686-linux-gnu-gcc -std=c99 $strict -ffast-math -I. -c $from/impl.c \
+          -o "$out/x.o"
 else
     skip "no 32-bit C library (gcc-multilib or gcc-i686-linux-gnu)"
 fi

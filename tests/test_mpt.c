@@ -1290,7 +1290,7 @@ TEST(stale_copies_are_found)
         CHECK_EQ_I(mpt_lint_copies(list, 2, NULL), MPT_LINT_STALE);
         list[0].param = NULL;                               /* a master without a copy */
         CHECK_EQ_I(mpt_lint_copies(list, 2, NULL), MPT_LINT_OK);
-        list[1].storage = MPT_STORE_NEAREST, *(unsigned char *)list[1].param ^= 1u;     /* no master, either */
+        list[1].storage = MPT_STORE_NEAREST, *(unsigned char *)list[1].param ^= 1u;     /* no master */
         list[1].param_format = MPT_F16, list[1].rounded = lb.t.rounded;
         CHECK_EQ_I(mpt_lint_copies(list, 2, NULL), MPT_LINT_OK);
         list[1].storage = MPT_STORE_MASTER, list[1].master = NULL;

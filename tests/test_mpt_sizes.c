@@ -287,6 +287,7 @@ static void training(int k)
         REFUSES_LIST(MPT_STAGE_UNSCALED, mpt_clip_apply(&step, &one, count, 1.0f));
         REFUSES_LIST(0, mpt_grads_zero(&one, count));
         REFUSES_LIST(0, mpt_publish(&one, count));
+        REFUSES_LIST(0, mpt_lint_copies(&one, count, NULL) == MPT_LINT_UNKNOWN ? MPT_E_ARG : MPT_OK);
         REFUSES_LIST(0, mpt_accumulate(&one, &one, count));
         REFUSES_LIST(MPT_STAGE_UNSCALED, mpt_sgd_step(&sgd, &step, &one, count));
         REFUSES_LIST(MPT_STAGE_UNSCALED, mpt_adam_step(&adam, &step, &one, count));
