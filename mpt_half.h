@@ -5590,6 +5590,24 @@ MPTI_TWICE(mpti_mx_block, mpti_mx_loop,
            (uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in, const mpti_blocks *b,
             int scale_exp), (codes, in, b, scale_exp))
 
+/* Quantize a full NVFP4 block, as mpti_e2m1_code, but with all seven comparisons: without branches. */
+MPTI_INLINE void mpti_nv_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
+                              const uint32_t *MPTI_RESTRICT limit)
+{
+    int32_t out[16];
+    int     i, k;
+    for (i = 0; i < 16; i++)
+        out[i] = (int32_t)(in[i] >> 28 & 8u);
+    for (k = 0; k < 7; k++)
+        for (i = 0; i < 16; i++)
+            out[i] += (int32_t)(in[i] & 0x7fffffffu) >= (int32_t)limit[k];
+    for (i = 0; i < 16; i++)
+        codes[i] = (uint8_t)out[i];
+}
+MPTI_TWICE(mpti_nv_block, mpti_nv_loop,
+           (uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
+            const uint32_t *MPTI_RESTRICT limit), (codes, in, limit))
+
 /* Quantize any block, with any options, element by element. */
 static void mpti_block_slow(uint8_t *codes, const uint32_t *in, size_t n, const mpti_blocks *b,
                             uint32_t scale_code, uint64_t first)
@@ -5634,8 +5652,7 @@ static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n
         mpti_block_slow(codes, in, n, b, scale, first);
     else {
         mpti_e2m1_limits(b, scale, limit);
-        for (i = 0; i < n; i++)
-            codes[i] = (uint8_t)mpti_e2m1_code(limit, in[i]);
+        mpti_nv_block(codes, in, limit);
     }
     return scale;
 }
