@@ -969,6 +969,7 @@ typedef struct mpt_state {
     const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, v_max, extra, as far as present */
     size_t            tensor_count;
     uint32_t          gradients;    /* nonzero: grad as well, to stop during accumulation */
+    mpt_fault        *fault;    /* NULL, or what mpt_state_load found; tensor is -1 where it is about none */
 } mpt_state;
 
 #define MPT_STATE_VERSION 4u      /* version 3, which has another checksum, can be loaded, too */
@@ -989,7 +990,8 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
  * shape of the saved one, and that scalers, steps and hyperparameters hold values that their functions accept
  * and can produce: changed values with a fitting checksum cause no undefined step. Arrays may hold anything.
  * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG; MPT_E_DATA
- * for a buffer that is damaged, cut, of another version or of another shape; then nothing is changed.
+ * for a buffer that is damaged, cut, of another version or of another shape (state->fault tells which); then
+ * nothing is changed.
  * Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes);
 #endif /* MPT_NO_CHECKPOINT */
@@ -5502,7 +5504,7 @@ typedef struct mpti_walk {
     unsigned char *to;              /* SAVE */
     const unsigned char *from;      /* VERIFY, LOAD */
     mpti_span      buffer;          /* SIZE: memory that no field may overlap */
-    size_t         at, end;
+    size_t         at, end, tensor; /* tensor: the one that it is at; -1 before the first */
     uint64_t       version;
     int            failed;
     int            judge;           /* refuse impossible values: SIZE before SAVE, and VERIFY */
@@ -5674,8 +5676,11 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
     mpti_walk_fact(w, s->counter_count);
     mpti_walk_words(w, s->counters, s->counter_count, 8u);
     mpti_walk_fact(w, s->tensor_count);
-    for (i = 0; i < s->tensor_count; i++)
+    w->tensor = (size_t)-1;
+    for (i = 0; i < s->tensor_count && !w->failed; i++) {
+        w->tensor = i;
         mpti_walk_tensor(w, &s->tensors[i], s->gradients != 0u);
+    }
 }
 
 /* A bijection of h for a given word, and of the word for a given h: one changed word changes it. */
@@ -5777,8 +5782,17 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
     return MPT_OK;
 }
 
+/* Returns: MPT_OK if nothing is wrong (why is NULL), else MPT_E_DATA. */
+static mpt_status mpti_state_fault(const mpt_state *s, size_t tensor, const char *why)
+{
+    if (s->fault)
+        s->fault->tensor = tensor, s->fault->why = why;
+    return why ? MPT_E_DATA : MPT_OK;
+}
+
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes)
 {
+    const size_t     none = (size_t)-1;
     size_t           need = 0;
     const mpt_status status = mpti_state_measure(state, buffer, bytes, 0, &need);
     mpti_walk        w;
@@ -5788,7 +5802,8 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     if (!buffer)
         return MPT_E_ARG;
     if (bytes != need)
-        return MPT_E_DATA;
+        return mpti_state_fault(state, none, "another length: the saved run has other tensors, moments, "
+                                             "optimizers, records or counters, or the buffer is cut");
     memset(&w, 0, sizeof w);
     w.from = (const unsigned char *)buffer;
     w.end = bytes - 8u;
@@ -5796,16 +5811,18 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     mpti_copy_words(&w.version, w.from + 8, 1, 8u);         /* after "mp-state" */
     if ((w.version != 3u && w.version != MPT_STATE_VERSION) ||
         sum != mpti_state_checksum(w.from, w.end, w.version))
-        return MPT_E_DATA;
+        return mpti_state_fault(state, none, "damaged, no saved run, or one of another version");
     w.mode = MPTI_WALK_VERIFY;
     w.judge = 1;
     mpti_walk_state(&w, state);
     if (w.failed || w.at != w.end)
-        return MPT_E_DATA;
+        return mpti_state_fault(state, w.tensor, w.tensor == none
+                                ? "other scalers, records, optimizers or counters, or values they cannot have"
+                                : "the tensor's name, sizes, formats, storage, seed or group were others");
     w.mode = MPTI_WALK_LOAD;
     w.at = 0;
     mpti_walk_state(&w, state);
-    return MPT_OK;
+    return mpti_state_fault(state, none, NULL);
 }
 #endif /* MPT_NO_CHECKPOINT */
 

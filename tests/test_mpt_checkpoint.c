@@ -498,6 +498,8 @@ TEST(another_version_or_shape_is_refused)
     mpt_tensor t[COUNT], good[COUNT];
     mpt_state  s, full;
     mpt_f16    extra[N];
+    mpt_fault  fault = {7, NULL};
+    const int  at[28] = {1, 1, 2, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, 0, 3, 3, 3, 3, 3, 0, 3, 0, 0, 0};
     size_t     bytes, i;
     start(&r);
     bytes = save(&r, buffer);
@@ -505,11 +507,18 @@ TEST(another_version_or_shape_is_refused)
     other[8] = 1;
     checkpoint_sum_again(other, bytes);
     refused(other, bytes, 8);
+    bind(&r, good);
+    full = state_of(&r, good);
+    full.fault = &fault;
+    CHECK_EQ_I(mpt_state_load(&full, other, bytes), MPT_E_DATA);
+    CHECK(fault.tensor == (size_t)-1 && strstr(fault.why, "version") != NULL);
+    CHECK_EQ_I(mpt_state_load(&full, buffer, bytes - 1), MPT_E_DATA);
+    CHECK(fault.tensor == (size_t)-1 && strstr(fault.why, "cut") != NULL);
+    CHECK_EQ_I(mpt_state_load(&full, buffer, bytes), MPT_OK);
+    CHECK(fault.tensor == (size_t)-1 && !fault.why);
     other[8] = 3;
     checkpoint_sum_again(other, bytes);
     CHECK_EQ_I(load(&r, other, bytes), MPT_OK);
-    bind(&r, good);
-    full = state_of(&r, good);
     memset(extra, 0, sizeof extra);
     memcpy(t, good, sizeof t);
     s = full;
@@ -553,6 +562,8 @@ TEST(another_version_or_shape_is_refused)
         default: t[0].moments = MPT_MOMENTS_BF16; break;
         }
         CHECK_EQ_U_AT((unsigned)-(int)mpt_state_load(&s, buffer, bytes), (unsigned)-(int)MPT_E_DATA, i);
+        CHECK_EQ_U_AT(fault.tensor, (size_t)-1 + (size_t)at[i], i);     /* none where the length differs */
+        CHECK((strstr(fault.why, "the tensor's") != NULL) == (at[i] != 0));
         CHECK(!memcmp(&r, &was, sizeof r));
     }
 }
