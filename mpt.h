@@ -243,7 +243,8 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  * the copy if there is one. All are aligned to 64 bytes or, beside a master of yours, so that all begin a
  * cache line at the same element. Then it calls mpt_publish. You may add and place more later.
  *   memory  in  [bytes], list->bytes or more; keep it as long as the list
- * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small; nothing is placed.
+ * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small (list->needs changed
+ * since the additions: list->bytes is right now); nothing is placed.
  * Threads: one caller per list. */
 MPT_DEF mpt_status mpt_tensors_new_f16(mpt_tensors *list, const char *name, size_t n, float *master,
                                        mpt_f16 **param, mpt_f16 **grad);
@@ -3431,8 +3432,10 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
         total += mpti_tensor_place(&list->item[i], list->needs, NULL);
     if (list->status != MPT_OK)
         return list->status;
-    if (total && (!memory || bytes < total + 63u))
+    if (total && (!memory || bytes < total + 63u)) {
+        list->bytes = total + 63u;
         return MPT_E_MEMORY;
+    }
     at = (unsigned char *)(total ? memory : list);      /* if total is 0, nothing is written there */
     at += (64u - (uintptr_t)at % 64u) % 64u;
     for (i = 0; i < list->count; i++) {

@@ -4760,10 +4760,11 @@ static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t
     const int                    bytes = c->s->info->bytes;
     const size_t                 step = (size_t)bytes;
     mpti_words                   words = mpti_no_words;
+    const size_t                 stop = end - begin < 8u ? begin : end;     /* a few are faster one by one */
     mpt_opts                     at = *c->opts;
     size_t                       i;
     (void)part;
-    for (i = begin; c->fast && i < end; i += MPTI_TILE) {
+    for (i = begin; c->fast && i < stop; i += MPTI_TILE) {
         const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
         float        tile[MPTI_TILE];
         mpti_job     j = mpti_job_of(mpti_kernel_of(c->fast), tile, 4, c->from + 8u * i, 8, 0);
@@ -4771,7 +4772,7 @@ static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t
         (void)mpt_quantize_as_n(tile, tile, take, c->d->info, NULL);
         (void)mpti_convert_fast(MPT_F64, c->to + 8u * i, MPT_F32, tile, take, 0);
     }
-    for (; c->d->format < MPT_FORMAT_COUNT && i < end; i += MPTI_TILE) {
+    for (; c->d->format < MPT_FORMAT_COUNT && i < stop; i += MPTI_TILE) {
         const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
         uint64_t     codes[MPTI_TILE];
         at.first_element = c->opts->first_element + i;

@@ -538,9 +538,10 @@ TEST(quantize_options)
     size_t          i, k, pass;
     for (i = 0; i < COUNT_OF(rows); i++)
         for (pass = 0; pass < 2u * MPT_ROUNDING_COUNT; pass++) {
-            const row *r = &rows[i];
-            mpt_opts   o = some_options(), at;
-            unsigned   unused;
+            const row   *r = &rows[i];
+            const size_t n = mt_random() % 3u ? 300u : 1u + mt_random() % 20u;
+            mpt_opts     o = some_options(), at;
+            unsigned     unused;
             if (pass < MPT_ROUNDING_COUNT) {
                 o = options(0, 0, 0, 0u);
                 o.seed = mt_random();
@@ -554,11 +555,10 @@ TEST(quantize_options)
                 randoms[k] = (uint32_t)mt_random();
                 wide[k] = source_pattern(8u);
             }
-            CHECK_EQ_I(mpt_quantize_n(F32P(dst), CF32P(src), 300u, r->id, &o),
-                       MPT_OK);
-            CHECK_EQ_I(mpt_quantize_f64_n(F64P(wide_dst), CF64P(wide), 300u,
-                                          mpt_format_get(r->id), pass ? &o : NULL), MPT_OK);
-            for (k = 0; k < 300u; k++) {
+            CHECK_EQ_I(mpt_quantize_n(F32P(dst), CF32P(src), n, r->id, &o), MPT_OK);
+            CHECK_EQ_I(mpt_quantize_f64_n(F64P(wide_dst), CF64P(wide), n, mpt_format_get(r->id),
+                                          pass ? &o : NULL), MPT_OK);
+            for (k = 0; k < n; k++) {
                 uint64_t want;
                 at.random = o.randoms ? randoms[k]
                                       : mpt_philox(o.seed, o.stream, o.step, o.first_element + k);

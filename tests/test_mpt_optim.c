@@ -1956,6 +1956,11 @@ TEST(registry_places_what_is_needed)
     list.needs = MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_FACTORS;
     list.item[0].n = 640;               /* more than was counted: still no write beyond the bytes given */
     CHECK_EQ_I(mpt_tensors_place(&list, room, bytes), MPT_E_MEMORY);
+    list.item[0].n = 64, list.needs = MPT_NEEDS_M;
+    CHECK_EQ_I(mpt_tensors_place(&list, NULL, 0), MPT_E_MEMORY);
+    CHECK(list.bytes < bytes);          /* now it tells what these needs take */
+    CHECK_EQ_I(mpt_tensors_place(&list, room, list.bytes - 1u), MPT_E_MEMORY);
+    CHECK_EQ_I(mpt_tensors_place(&list, room, list.bytes), MPT_OK);
 }
 
 /* As with an autograd that makes new gradient arrays for every step: they are set in the list that exists, or
