@@ -96,15 +96,24 @@ static void run_stochastic(size_t n)
     run_option(MPT_F16, data.h, n, MPT_RND_STOCHASTIC, MPT_OVERFLOW_IEEE);
 }
 static void run_quantize_f16(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_F16, NULL); }
+static void run_quantize_stochastic(size_t n)
+{
+    mpt_opts o;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    (void)mpt_quantize_n(data.y, data.x, n, MPT_F16, &o);
+}
 static void run_quantize_any(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_E3M2, NULL); }
 
-static void run_mxfp4(size_t n)
+static void quantize(mpt_block block, size_t n)
 {
     mpt_block_opts o;
     memset(&o, 0, sizeof o);
     o.packed = 1;
-    (void)mpt_block_quantize_n(MPT_MXFP4, data.c, data.s, data.x, n, &o);
+    (void)mpt_block_quantize_n(block, data.c, data.s, data.x, n, &o);
 }
+static void run_mxfp4(size_t n) { quantize(MPT_MXFP4, n); }
+static void run_nvfp4(size_t n) { quantize(MPT_NVFP4, n); }
 
 static void dequantize(mpt_block block, size_t n)
 {
@@ -168,8 +177,10 @@ static const row every[] = {
     {"e5m2 -> f32", run_f32_from_e5m2, 1, 4},
     {"quantize f16 in f32", run_quantize_f16, 4, 4},
     {"quantize e3m2 in f32", run_quantize_any, 4, 4},
+    {"quantize f16 stochastic in f32", run_quantize_stochastic, 4, 4},
     {"f32 -> f16 stochastic", run_stochastic, 4, 2},
     {"f32 -> mxfp4 packed", run_mxfp4, 4, 0.53125},
+    {"f32 -> nvfp4 packed", run_nvfp4, 4, 0.5625},
     {"mxfp4 packed -> f32", run_from_mxfp4, 0.53125, 4},
     {"nvfp4 packed -> f32", run_from_nvfp4, 0.5625, 4},
     {"mxfp8 -> f32", run_from_mxfp8, 1.03125, 4},
