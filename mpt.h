@@ -241,7 +241,7 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  * mpt_tensors_place -- give every tensor of the list the arrays that it lacks: copy (an FP32 one is the
  * master itself), gradient, extra, and the moments of list->needs, all zero; and a master, which starts as
  * the copy if there is one. All are aligned to 64 bytes or, beside a master of yours, so that all begin a
- * cache line at the same element. Then it calls mpt_publish. You may add and place more later.
+ * cache line at the same element. Then it calls mpt_publish. Unless you shard it, a list may grow later.
  *   memory  in  [bytes], list->bytes or more; keep it as long as the list
  * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small (list->needs changed
  * since the additions: list->bytes is right now); nothing is placed.
@@ -821,9 +821,10 @@ MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
  *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
  *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, param is written if
  *                    not NULL
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, for a second step
- * on one check, or for a tensor of a size that was not checked (all that the record knows of the list). On an
- * error nothing is changed but step->stage: unless you try again, the next check and its update are refused.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, of parts without
+ * mpt_step_combine, for a second step on one check, or for a tensor of a size that was not checked (all that
+ * the record knows of the list). On an error nothing is changed but step->stage: unless you try again, the
+ * next check and its update are refused.
  * Exact: every multiply-add is one fma; constants in double; the weight decay is part of the update, which is
  * added with one rounding; moments in bf16 are rounded when stored, and LAMB and Adafactor compute with the
  * rounded ones.  Parity: bit-exact host/device.
@@ -839,7 +840,7 @@ MPT_DEF mpt_status mpt_adafactor_step(mpt_adafactor *o, mpt_step *step, const mp
                                       size_t count);
 
 /* mpt_optimizer_step -- check, clip, step and update in one call: all that follows a backward pass if only
- * one optimizer uses the scaler.
+ * one optimizer uses the scaler, and tensors are whole.
  *   optimizer, o  in, in/out  which one, and its struct, MPT_OPTIMIZER_ADAMW and an mpt_adamw: no compiler
  *                             notices another struct
  *   max_norm      in          as in mpt_clip; 0: no clipping
