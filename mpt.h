@@ -4328,13 +4328,14 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
 {
     mpt_status status = mpti_scaler_usable(s);
     double     values[MPTI_COMBINED], sumsq = 0.0;
-    size_t     chunks = 0, wholes = 0, i;
+    size_t     chunks = 0, i;
+    int        wholes = 0;
     if (status == MPT_E_ARG || !step || !reduce)
         return MPT_E_ARG;
     status = mpti_tensors_ok(tensors, count, 0u, NULL);
     for (i = 0; status == MPT_OK && i < count; i++) {
         chunks += mpti_chunks(tensors[i].whole);
-        wholes += !tensors[i].whole && tensors[i].n;
+        wholes |= !tensors[i].whole && tensors[i].n;
         if (tensors[i].whole && tensors[i].n && !tensors[i].sums)
             status = MPT_E_ARG;
     }
