@@ -75,12 +75,12 @@ ratio() { awk -v x="$(cat "$out/$1.time")" -v y="$(cat "$out/stb.time")" 'BEGIN 
 bytes() { size "$out/$1.o" | awk 'NR == 2 { print $1 }'; }
 below() { awk -v x="$1" -v y="$2" 'BEGIN { exit !(x <= y) }'; }
 
-# cheap NAME MOST -- is the ratio at most MOST? Measures again if it is a bit above: other programs disturb.
+# cheap NAME MOST -- is the ratio at most MOST? Measures again if it is at most twice that: others disturb.
 cheap()
 {
     again=0
     while ! below "$(ratio "$1")" "$2" && [ $again -lt 6 ]; do
-        awk -v x="$(ratio "$1")" -v y="$2" 'BEGIN { exit x > 1.3 * y }' || return 1
+        awk -v x="$(ratio "$1")" -v y="$2" 'BEGIN { exit x > 2 * y }' || return 1
         measure stb && measure "$1"
         again=$((again + 1))
     done
