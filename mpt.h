@@ -243,8 +243,8 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  * the copy if there is one. All are aligned to 64 bytes or, beside a master of yours, so that all begin a
  * cache line at the same element. Then it calls mpt_publish. Unless you shard it, a list may grow later.
  *   memory  in  [bytes], list->bytes or more; keep it as long as the list
- * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small (list->needs changed
- * since the additions: list->bytes is right now); nothing is placed.
+ * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small: nothing is placed,
+ * and list->bytes counts anew (it is too small if list->needs grew after an addition).
  * Threads: one caller per list. */
 MPT_DEF mpt_status mpt_tensors_new_f16(mpt_tensors *list, const char *name, size_t n, float *master,
                                        mpt_f16 **param, mpt_f16 **grad);
@@ -1006,7 +1006,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
                             "makes it zero")                                                        \
     X(MPT_LINT_UPDATE_FEW,  "the update is below an ulp of what it moves: rounding changes most of it")  \
     X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
-    X(MPT_LINT_UNKNOWN,     "not a number, a format or a list")                                        \
+    X(MPT_LINT_UNKNOWN,     "not a number, a format or a list")                                     \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
     X(MPT_LINT_OVERFLOWS,   "the constant overflows this format; a row of such masks alone gives NaN")  \
     X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of what it moves: it is lost")         \
@@ -1579,7 +1579,7 @@ typedef struct mpt_row_rule {
  *                 lr_times are not read; m in F32, if there is momentum
  *   x     in      [n] what backprop gives for this row; must not overlap the tensor's arrays
  * A row in which any factor * x (without momentum a * x) is Inf or NaN stays, and so does count. A sum beyond
- * the format's range is Inf, or stochastically its largest number. Fastest if 8 divides first and 64 n.
+ * the format's range is Inf, or stochastically its largest number. Fastest where 8 divides first, 64 n.
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written, so ask
  * mpt_tensors_validate once before the loop (storage 0, the default, needs a master; t->n is all rows).
  * Threads: one caller per row and rule. Several threads may share a row without locks (Hogwild), each with
@@ -2537,6 +2537,21 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     s->cause = 0u;
     s->checks = 0u;
     return status;
+}
+
+/* MPT_STAGE_PART if tensors are parts of larger ones, else 0. *mixed: are only some of the tensors parts? */
+MPT_HD uint32_t mpti_parts_of(const mpt_tensor *t, size_t count, int *mixed)
+{
+    uint32_t stage = 0u;
+    int      parts = 0, wholes = 0;
+    size_t   i;
+    for (i = 0; i < count; i++) {
+        stage = t[i].whole > t[i].n ? (uint32_t)MPT_STAGE_PART : stage;
+        parts |= t[i].whole != 0u;
+        wholes |= !t[i].whole && t[i].n;
+    }
+    *mixed = parts && wholes;
+    return stage;
 }
 
 /* What ranks exchange about their checks: numbers that are all summed over the ranks. If one says that its
@@ -4231,7 +4246,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
 {
     mpt_status    status = mpti_scaler_usable(s);
     mpti_checking c;
-    size_t        i;
+    int           mixed;
     if (status == MPT_OK && !step)
         status = MPT_E_ARG;
     if (status == MPT_OK && (!mpti_may_check(s, step) || (s->in_use == 2u && !s->checks)))
@@ -4257,9 +4272,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     step->found_inf = step->cause ? 1u : 0u;
     step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
     step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
-    for (i = 0; i < count; i++)
-        if (tensors[i].whole > tensors[i].n)
-            step->stage |= (uint32_t)MPT_STAGE_PART;
+    step->stage |= mpti_parts_of(tensors, count, &mixed);
     step->sizes = mpti_sizes_filter(tensors, count, 0u);
     return mpt_scaler_record(s, 0, step->cause);
 }
@@ -4329,20 +4342,20 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
     mpt_status status = mpti_scaler_usable(s);
     double     values[MPTI_COMBINED], sumsq = 0.0;
     size_t     chunks = 0, i;
-    int        wholes = 0;
+    int        mixed;
     if (status == MPT_E_ARG || !step || !reduce)
         return MPT_E_ARG;
     status = mpti_tensors_ok(tensors, count, 0u, NULL);
     for (i = 0; status == MPT_OK && i < count; i++) {
         chunks += mpti_chunks(tensors[i].whole);
-        wholes |= !tensors[i].whole && tensors[i].n;
         if (tensors[i].whole && tensors[i].n && !tensors[i].sums)
             status = MPT_E_ARG;
     }
-    if (status == MPT_OK && chunks && wholes)
-        status = MPT_E_ARG;
     if (status != MPT_OK)
         return status;
+    (void)mpti_parts_of(tensors, count, &mixed);
+    if (mixed)
+        return MPT_E_ARG;
     mpti_combine_pack(step, !mpti_may_combine(s, step), values);
     if (mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
         reduce(user, values, MPTI_COMBINED)) {

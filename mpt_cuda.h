@@ -1149,7 +1149,7 @@ struct mpt_cuda_list {
     mpti_cuda_tensor *host;         /* the same as tensors, in host memory */
     uint64_t          chunk_count, tensor_count, whole_count;   /* the last: of the whole that parts are of */
     uint32_t          part;         /* MPT_STAGE_PART if a tensor is a part of a larger one, else 0 */
-    bool              mixed;        /* some tensors are parts, and others are not */
+    int               mixed;        /* some tensors are parts, and others are not */
     unsigned          has;          /* MPT_NEEDS_* met by all tensors; MPTI_ZEROES: no gradient is shared */
 };
 
@@ -1171,7 +1171,7 @@ static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)
 /* Count the chunks, and fill the host images of the device tables if chunk is not NULL. */
 static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t count, mpti_cuda_chunk *chunk)
 {
-    uint64_t wholes = 0;
+    l->part = mpti_parts_of(t, count, &l->mixed);
     l->chunk_count = l->whole_count = 0;
     for (size_t i = 0; i < count; i++) {
         if (chunk) {
@@ -1180,14 +1180,11 @@ static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t cou
             l->host[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
         }
         l->whole_count += ((uint64_t)t[i].whole + MPTI_CHUNK - 1u) / MPTI_CHUNK;
-        if (t[i].whole > t[i].n) l->part = (uint32_t)MPT_STAGE_PART;
-        wholes += !t[i].whole && t[i].n;
         for (uint64_t at = 0, n = t[i].n; at < n; at += MPTI_CHUNK, l->chunk_count++)
             if (chunk)
                 chunk[l->chunk_count] = {at, (uint32_t)i,
                                          (uint32_t)(n - at < MPTI_CHUNK ? n - at : MPTI_CHUNK)};
     }
-    l->mixed = l->whole_count && wholes;
 }
 
 /* Allocate the tables and copy them to the device. After a failure the caller frees what was allocated. */
