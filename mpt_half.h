@@ -1515,7 +1515,7 @@ MPT_HD void mpti_e2m1_limits(const mpti_blocks *b, uint32_t scale, uint32_t limi
     }
 }
 
-/* By halves: a GPU selects the next limit in one instruction, and seven comparisons take it a fifth longer. */
+/* By halves: a GPU selects a limit in one instruction; seven comparisons take it a fifth longer (model). */
 MPT_HD uint32_t mpti_e2m1_code(const uint32_t limit[7], uint32_t u)
 {
     const uint32_t a = u & 0x7fffffffu, four = a >= limit[3] ? 4u : 0u;
