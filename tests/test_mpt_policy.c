@@ -443,7 +443,7 @@ static void random_gemm(gemm_case *g, size_t most)
 TEST(gemm_against_double)
 {
     gemm_case g;
-    int       i, rounds = mt.long_mode ? 4000 : 300;
+    int       i, rounds = mt.long_mode ? 4000 : mt.every == 1 ? 300 : 100;
     for (i = 0; i < rounds; i++) {
         random_gemm(&g, i % 10 == 0 ? MPTI_STACK_EDGE + 16 : 20);
         fill(&ga, formats[mt_random() % 3], -1.0, 1.0);

@@ -946,7 +946,7 @@ TEST(default_loses_least)
 {
     static process_step step[PROCESS_STEPS];
     int                 p, sigma, d;
-    for (p = 0; p < PROCESSES; p += mt.every > 1u ? 20 : 1)
+    for (p = 0; p < PROCESSES; p += mt.every > 1u ? 40 : 1)
         for (sigma = mt.long_mode ? 2 : 4; sigma <= (mt.long_mode ? 5 : 4); sigma++) {
             const char    *spec = process_table[p][1];
             const int      clean = strchr(spec, 'C') != NULL;
