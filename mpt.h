@@ -488,7 +488,7 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  * field; but only updates may change `scale`: setting it by hand is not supported. */
 typedef struct mpt_scaler {
     mpt_scaler_config config;
-    uint64_t updates;           /* calls of mpt_scaler_update so far */
+    uint64_t updates;           /* calls of mpt_scaler_update so far, refused ones too */
     uint64_t skipped;           /* updates with found_inf */
     uint64_t skipped_nan;       /* mpt: updates with a NaN and no Inf, where causes were recorded */
     double   wide;              /* the scale, in dialects that keep it in double; else a copy of `scale` */
@@ -517,8 +517,8 @@ typedef struct mpt_scaler {
     uint32_t found_inf;         /* nonzero: a bad gradient was found since the last update */
     uint32_t cause;             /* MPT_CAUSE_* or-ed, since the last update */
     uint32_t checks;            /* gradient checks since the last update */
-    uint32_t in_use;            /* mpt_scaler_scale was called: 0 never; 1 since the last check; 2 before; 3:
-                                 * a second check was refused, and the update will be */
+    uint32_t in_use;            /* or-ed: 2: mpt_scaler_scale was called; 1: since the last update; 4: a check
+                                 * since then was refused, so that the update will be */
 } mpt_scaler;
 
 /* mpt_scaler_defaults -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
@@ -543,7 +543,7 @@ static inline float mpt_scaler_scale(mpt_scaler *s, float x)
 {
     if (!s || !mpti_f32_bits(s->config.init_scale))
         return mpti_f32_make(0x7fc00000u);
-    s->in_use = 1u;
+    s->in_use |= 3u;
     return x * s->scale;
 }
 
@@ -566,6 +566,7 @@ MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
 typedef enum mpt_stage {
     MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED,
     MPT_STAGE_PART = 4,         /* or-ed: the list has parts of tensors, so mpt_step_combine is due */
+    MPT_STAGE_CLIPPED = 8,      /* or-ed: mpt_clip was called, so the norm is final */
     MPT_STAGE_REFUSED = 256     /* or-ed: an optimizer's step was refused since the last check */
 } mpt_stage;
 
@@ -609,8 +610,7 @@ typedef struct mpt_tensor_report {
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a
  * mpt_scaler_scale since the last update, once after a refused mpt_*_step or mpt_clip, and for a second check
  * of the same step before the update, also of another list. An error sets step->found_inf and makes
- * mpt_scaler_update refuse: whoever ignores the status skips the step, and is told by the update. (Not where
- * mpt_scaler_scale was called after the first check: then an update is missing; the second step is skipped.)
+ * mpt_scaler_update refuse: whoever ignores the status skips the step, and is told by the update.
  * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
  * fixed tree, so that the norm is off by at most 2^-21 of itself and, where gradients differ, by far less; no
  * square overflows or vanishes.  Parity: bit-exact host/device, for any thread count, vector width or grid.
@@ -629,7 +629,7 @@ MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *
  * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale per
  * tensor: give each tensor its own scaler, list and record, and join the records after the checks. A scale
  * that is a power of two costs no rounding between the subnormals and the overflow of the gradient's format.
- *   steps  in/out  [count], each checked and not stepped yet; each keeps its own cause
+ *   steps  in/out  [count], each checked, and not joined, clipped or stepped yet; each keeps its own cause
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_ORDER; then nothing is changed.
  * Exact: their sums of squares are added in order.  Threads: one caller. */
 MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
@@ -656,7 +656,7 @@ typedef int mpt_reduce_fn(void *user, double *values, size_t n);
  *   user     in      passed to reduce
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for a part without sums, or beside whole tensors (those need a
  * list and record of their own: see mpt_steps_join); MPT_E_ORDER on all ranks, with found_inf, if one is not
- * between check and step; MPT_E_DATA if the reduction failed: found_inf is set, and no rank should go on. */
+ * between check and clip or step; MPT_E_DATA if the reduction failed: found_inf is set, and no rank should go on. */
 MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                     mpt_reduce_fn *reduce, void *user);
 
@@ -685,7 +685,7 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
 
 /* mpt_clip_apply -- change gradients that mpt_unscale wrote back, for optimizers of your own: multiply them
  * by the clip factor, which is then set back to 1, and limit each to [-max_abs, max_abs]. The record keeps
- * the norm from before; a bad step is left alone.
+ * the norm from before, so that another mpt_clip would clip twice; a bad step is left alone.
  *   max_abs  in  finite; 0: no limit; where the format does not have it, the next smaller number counts
  * Returns: MPT_OK.  Errors: as mpt_unscale, and MPT_E_ARG for max_abs; MPT_E_ORDER unless mpt_unscale came
  * before; then nothing is changed. */
@@ -851,9 +851,7 @@ static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mp
                                             const mpt_tensor *tensors, size_t count, float max_norm)
 {
     mpt_status status = mpt_check(s, step, tensors, count, NULL), updated;
-    if (status != MPT_OK)
-        return status;
-    if (mpti_f32_bits(max_norm) << 1)
+    if (status == MPT_OK && mpti_f32_bits(max_norm) << 1)
         status = mpt_clip(step, max_norm);
     if (status == MPT_OK)
         switch ((int)optimizer) {
@@ -1026,7 +1024,7 @@ MPT_DEF const char *mpt_lint_text(mpt_lint lint);
 
 /* mpt_lint_constant -- what is left of a constant in a format: an eps, a mask constant (-1e9), a clamp?
  * mpt_lint_update   -- does an update of this size (lr times a typical direction) change a weight of this
- *                      size in a storage? It is lost below half an ulp: of the weight in MPT_STORE_NEAREST,
+ *                      size in a storage, away from 0? It is lost below half an ulp: of the weight in MPT_STORE_NEAREST,
  *                      of what extra holds in MPT_STORE_KAHAN, of a float in others. For moments in bf16:
  *                      weight v, update (1 - beta2) * v, storage MPT_STORE_NEAREST, or MPT_STORE_STOCHASTIC
  *                      for MPT_MOMENTS_BF16.
@@ -1534,7 +1532,8 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.  Threads: any.
  *
  * mpt_dot_strided, mpt_axpy_strided -- the same, with a stride in bytes from each element to the next: for a
- * field of an array of structs, a column of a matrix. Elements of y must overlap neither each other nor x. */
+ * field of an array of structs, a column of a matrix.
+ * Errors: MPT_E_ARG also if elements of y overlap each other or x, unless y is x. */
 MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n);
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
                             size_t n);
@@ -2517,12 +2516,16 @@ MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
     return s->verdict ? MPT_E_SCALE : MPT_OK;
 }
 
-/* One update of the scale, from what the checks since the last update have found. */
+/* One update of the scale, from what the checks since the last update have found. If one was refused, or there
+ * is none, the scale stays, and the next step begins anew. */
 MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
 {
     const uint32_t rule = mpti_scaler_rule(s->config.dialect);
     mpt_status     status = MPT_OK;
-    if (rule & MPTI_OURS) {
+    if (!s->checks || s->in_use & 4u) {
+        status = MPT_E_ORDER;
+        s->found_inf = 0u;
+    } else if (rule & MPTI_OURS) {
         status = mpti_ours_advance(s);
     } else if (rule & MPTI_MOVES) {
         s->verdict = (uint32_t)MPT_VERDICT_OK;
@@ -2536,6 +2539,7 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     s->found_inf = 0u;
     s->cause = 0u;
     s->checks = 0u;
+    s->in_use &= 2u;
     return status;
 }
 
@@ -2590,7 +2594,7 @@ MPT_HD int mpti_was_refused(const mpt_scaler *s, const mpt_step *step)
 }
 MPT_HD int mpti_may_check(const mpt_scaler *s, const mpt_step *step)
 {
-    return s->in_use != 3u && !mpti_is_second_check(s, step) && !mpti_was_refused(s, step);
+    return !mpti_is_second_check(s, step) && !mpti_was_refused(s, step);
 }
 
 MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
@@ -2598,31 +2602,17 @@ MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
     s->found_inf |= found_inf;
     s->cause |= cause;
     s->checks++;
-    if (s->in_use != 3u)
-        s->in_use = 2u;
-}
-/* Is the update in order? If a second check was refused, this update is, and the next step begins anew. */
-MPT_HD int mpti_begin_update(mpt_scaler *s)
-{
-    const int may = s->checks && s->in_use != 3u;
-    if (s->in_use == 3u) {
-        s->checks = 0u;
-        s->in_use = 2u;
-    }
-    return may;
 }
 
-/* See the errors of mpt_check: mpt_scaler_update refuses without checks, or since a second one was refused,
- * such as that of another list. (But where an update is missing, it reads a new step's gradients.) */
+/* See the errors of mpt_check. */
 MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step)
 {
-    const int second = s && mpti_is_second_check(s, step);
-    step->found_inf = 1u;
-    step->stage &= 7u;
-    if (second && s->in_use != 1u)
-        s->in_use = 3u;
-    else if (s && !second)
-        s->checks = 0u;
+    if (s)
+        s->in_use |= 4u;
+    if (step) {
+        step->found_inf = 1u;
+        step->stage &= 7u;
+    }
 }
 
 MPT_HD int mpti_is_checked(uint32_t stage)
@@ -2632,6 +2622,7 @@ MPT_HD int mpti_is_checked(uint32_t stage)
 
 /* Nonzero between a check, or for parts mpt_step_combine, and the step: then it may be clipped or taken. */
 MPT_HD int mpti_step_is_open(const mpt_step *step) { return mpti_is_checked(step->stage & 7u); }
+MPT_HD int mpti_is_clipped(const mpt_step *step) { return (step->stage & (uint32_t)MPT_STAGE_CLIPPED) != 0u; }
 
 /* A refused clip closes the record like a refused step: no step may go unclipped.  Returns: 0 then. */
 MPT_HD int mpti_clip_step(mpt_step *step, float max_norm)
@@ -2639,15 +2630,15 @@ MPT_HD int mpti_clip_step(mpt_step *step, float max_norm)
     const int open = mpti_step_is_open(step);
     if (open)
         step->clip_factor = mpti_clip_factor(step->norm, max_norm, step->found_inf);
-    else
-        step->stage = (uint32_t)MPT_STAGE_REFUSED;
+    step->stage = open ? step->stage | (uint32_t)MPT_STAGE_CLIPPED : (uint32_t)MPT_STAGE_REFUSED;
     return open;
 }
 
-/* Ranks may combine their records after a check and before the step. */
+/* Ranks may combine their records after a check and before the clip and the step. */
 MPT_HD int mpti_may_combine(const mpt_scaler *s, const mpt_step *step)
 {
-    return mpti_is_checked(step->stage & 3u) && mpti_is_second_check(s, step) && s->in_use != 3u;
+    return mpti_is_checked(step->stage & 3u) && !mpti_is_clipped(step) && mpti_is_second_check(s, step) &&
+           !(s->in_use & 4u);
 }
 
 /* Returns: 0 if the check of any rank was refused; then so is this one. */
@@ -3769,7 +3760,7 @@ static int mpti_scaler_possible(const mpt_scaler *s)
     if (!mpti_scaler_config_ok(c) || s->skipped > s->updates || s->skipped_nan > s->skipped ||
         !mpti_is_size(s->wide) || mpti_f32_bits(s->scale) != mpti_f32_bits(mpti_to_f32(s->wide)) ||
         s->verdict >= (uint32_t)MPT_VERDICT_COUNT || s->found_inf > 1u ||
-        s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 3u)
+        s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 7u)
         return 0;
     if (s->iteration < 0 || s->iteration >> 62 || (uint64_t)s->iteration > s->updates || s->last_bad < -1 ||
         s->last_bad > s->iteration || s->last_moved < -1 || s->last_moved > s->iteration)
@@ -3795,7 +3786,7 @@ static int mpti_scaler_possible(const mpt_scaler *s)
 
 static mpt_status mpti_scaler_usable(const mpt_scaler *s)
 {
-    return !s ? MPT_E_ARG : s->in_use ? MPT_OK : MPT_E_ORDER;
+    return !s ? MPT_E_ARG : s->in_use & 3u ? MPT_OK : MPT_E_ORDER;
 }
 
 MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause)
@@ -3810,7 +3801,7 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned caus
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
 {
     const mpt_status status = mpti_scaler_usable(s);
-    return status != MPT_OK ? status : mpti_begin_update(s) ? mpti_scaler_advance(s) : MPT_E_ORDER;
+    return status != MPT_OK ? status : mpti_scaler_advance(s);
 }
 
 /* ---- check, unscale, clip ---- */
@@ -4249,13 +4240,12 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     int           mixed;
     if (status == MPT_OK && !step)
         status = MPT_E_ARG;
-    if (status == MPT_OK && (!mpti_may_check(s, step) || (s->in_use == 2u && !s->checks)))
+    if (status == MPT_OK && (!mpti_may_check(s, step) || !(s->in_use & 1u)))
         status = MPT_E_ORDER;
     if (status == MPT_OK)
         status = mpti_gradients_ok(tensors, count, write_back);
     if (status != MPT_OK) {
-        if (step)
-            mpti_refuse_check(s, step);
+        mpti_refuse_check(s, step);
         return status;
     }
     memset(step, 0, sizeof *step);
@@ -4297,7 +4287,7 @@ MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count)
     if (mpti_no_array(steps, count, sizeof *steps))
         return MPT_E_ARG;
     for (i = 0; i < count; i++) {
-        if (!mpti_step_is_open(&steps[i]))
+        if (!mpti_step_is_open(&steps[i]) || mpti_is_clipped(&steps[i]))
             return MPT_E_ORDER;
         bad |= steps[i].found_inf;
         sumsq += steps[i].sumsq;
@@ -4517,17 +4507,17 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
 {
     if (!s || !mpti_f32_bits(s->config.init_scale))
         return "mpt_scaler_init is due: none was called, or it refused its configuration";
-    if (!s->in_use)
+    if (!(s->in_use & 3u))
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
-    if (s->in_use == 3u)
-        return "a second check was refused: a record needs all of its gradients in one list";
     if (step && mpti_was_refused(s, step))
         return "an optimizer's step was refused (status; on a GPU misuse): the next check is refused, too";
-    if (s->in_use == 2u && !s->checks)
+    if (s->in_use & 4u)
+        return "a check was refused: by its status, after a refused step, or as a second one of its record, "
+               "which needs all gradients in one list and an update before the next";
+    if (!(s->in_use & 1u))
         return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale";
     if (!s->checks || (step && step->update != s->updates + 1u))
-        return "mpt_check or mpt_unscale is due: none has read this step's gradients, or it was refused, as "
-               "is the one after a refused step of mpt";
+        return "mpt_check or mpt_unscale is due: none has read this step's gradients";
     if (step && mpti_may_combine(s, step) && !mpti_step_is_open(step))
         return "mpt_step_combine is due: the list has parts of tensors, so each rank knows a part only";
     if (step && mpti_step_is_open(step))
@@ -5627,7 +5617,7 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
             !(mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
               mpti_is_size(mpti_to_f64(s->grad_factor)) && mpti_is_size(mpti_to_f64(s->clip_factor)) &&
               s->clip_factor <= 1.0f && s->found_inf <= 1u && s->cause <= 7u && s->bad_cause <= 7u &&
-              !(s->stage & ~(7u | (uint32_t)MPT_STAGE_REFUSED)));
+              !(s->stage & ~(15u | (uint32_t)MPT_STAGE_REFUSED)));
 }
 
 /* Walk `hyper` bytes of 32-bit words, then the count of steps. Returns the struct to check now, or NULL. */
@@ -5869,19 +5859,19 @@ MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double 
 {
     /* The update moves the weight, in FP32 or in `format`; with Kahan its rest, here 3/4 of its maximum. */
     const int        kahan = storage == MPT_STORE_KAHAN;
-    const double     times = kahan && format == MPT_F16 ? 2048.0 : 1.0, u = update * times;
+    const double     times = kahan && format == MPT_F16 ? 2048.0 : 1.0, u = fabs(update) * times;
     const mpt_format in = kahan || storage == MPT_STORE_NEAREST ? format : MPT_F32;
     const uint64_t   code =
-        mpt_encode(in, (kahan ? 0.375 * mpt_ulp(format, weight) : weight) * times, NULL, NULL);
+        mpt_encode(in, (kahan ? 0.375 * mpt_ulp(format, weight) : fabs(weight)) * times, NULL, NULL);
     const double     at = mpt_decode(in, code);
     if (!mpt_format_get(format) || (unsigned)storage >= (unsigned)MPT_STORAGE_COUNT ||
         !mpti_f64_is_finite(weight) || !mpti_f64_is_finite(update))
         return MPT_LINT_UNKNOWN;
     if (!(mpti_f64_bits(update) << 1))
         return MPT_LINT_OK;
-    if (mpt_encode(in, at - u, NULL, NULL) == code)
+    if (mpt_encode(in, at + u, NULL, NULL) == code)
         return MPT_LINT_UPDATE_LOST;
-    return u < mpt_ulp(in, at) && -u < mpt_ulp(in, at) ? MPT_LINT_UPDATE_FEW : MPT_LINT_OK;
+    return u < mpt_ulp(in, at) ? MPT_LINT_UPDATE_FEW : MPT_LINT_OK;
 }
 
 MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs)
@@ -8805,7 +8795,7 @@ MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_st
     const unsigned char *p = (const unsigned char *)a, *q = (const unsigned char *)x;
     float                lane[MPTI_ROW], u[MPTI_TILE], v[MPTI_TILE];
     size_t               i, j, take;
-    if (!n || !a || mpti_no_array_here(x, n, sizeof(float)))
+    if (!n || mpti_no_strided(a, n, a_stride) || mpti_no_strided(x, n, x_stride))
         return 0.0f;
     if (!mpti_is_train_format(a_format) || !mpti_is_train_format(x_format))
         return mpti_f32_make(0x7fc00000u);
@@ -8848,10 +8838,19 @@ static int mpti_dots_run(float *to, size_t step, size_t rows, const void *a, mpt
     return 1;
 }
 
+/* Let gcc forget the array of a pointer: where it knows the size, it warns of the code for wider formats. */
+#if MPTI_X86
+#define MPTI_ANY_ARRAY(p) __asm__("" : "+r"(p))
+#else
+#define MPTI_ANY_ARRAY(p) (void)0
+#endif
+
 MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n)
 {
     const int usual = a && x && n - 1u < (size_t)-1 / 16u && mpti_is_train_format(a_format) &&
                       mpti_is_train_format(x_format);
+    MPTI_ANY_ARRAY(a);
+    MPTI_ANY_ARRAY(x);
     return mpti_dot_run(MPTI_LIKELY(usual) ? mpti_path_here() : 0, a, a_format, x, x_format, n);
 }
 
@@ -8863,13 +8862,17 @@ MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x
         return MPT_E_ARG;
     if (!mpti_is_train_format(y_format) || !mpti_is_train_format(x_format))
         return MPT_E_UNSUPPORTED;
+    MPTI_ANY_ARRAY(y);
+    MPTI_ANY_ARRAY(x);
     return (mpt_status)mpti_axpy_run(y, y_format, a, x, x_format, n);
 }
 
 MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_stride, float a, const void *x,
                                     mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
-    if ((n && !x) || mpti_no_array_here(y, n, sizeof(float)))
+    const size_t y_bytes = mpti_format_bytes(y_format), x_bytes = mpti_format_bytes(x_format);
+    if (mpti_no_strided(y, n, y_stride) || mpti_no_strided(x, n, x_stride) ||
+        mpti_strides_clash(y, y_bytes, y_stride, x, x_bytes, x_stride, n))
         return MPT_E_ARG;
     if (!mpti_is_train_format(y_format) || !mpti_is_train_format(x_format))
         return MPT_E_UNSUPPORTED;
@@ -8890,11 +8893,13 @@ static inline mpt_status mpti_publish_ok(const void *param, mpt_format format, c
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf)
 {
-    const mpt_status    status = mpti_publish_ok(param, format, master, x, n, sizeof *x,
-                                                 mpti_f32_is_finite(a));
-    const mpti_row_step o = {master, NULL, param, x, format, a, 0.0f, a, 0};
+    const mpt_status status = mpti_publish_ok(param, format, master, x, n, sizeof *x, mpti_f32_is_finite(a));
+    mpti_row_step    o = {master, NULL, param, x, format, a, 0.0f, a, 0};
     if (status != MPT_OK)
         return status;
+    MPTI_ANY_ARRAY(o.master);
+    MPTI_ANY_ARRAY(o.param);
+    MPTI_ANY_ARRAY(o.x);
     if (!mpti_row_step_run(&o, n) && found_inf)
         *found_inf = 1u;
     return MPT_OK;

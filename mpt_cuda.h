@@ -1745,7 +1745,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_scale(mpt_cuda_state *state, int32_t format, vo
         mpti_codes_from_f32<MPTI_VEC>(format, u, code[r], false);
         mpti_store_codes<MPTI_VEC>(x + r * MPTI_LANES, (uint32_t)(left < V ? left : V), code[r]);
     }
-    if (blockIdx.x == 0 && threadIdx.x == 0) state->scaler.in_use = 1u;
+    if (blockIdx.x == 0 && threadIdx.x == 0) state->scaler.in_use |= 3u;
 }
 
 MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format, void *x,
@@ -1904,7 +1904,7 @@ MPTI_KERNEL(MPTI_THREADS, 3)
 mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state, uint32_t part)
 {
     /* all blocks read these before they count themselves as done; only the last one then changes them */
-    const bool  in_order = state->scaler.in_use && mpti_may_check(&state->scaler, &state->step);
+    const bool  in_order = state->scaler.in_use & 3u && mpti_may_check(&state->scaler, &state->step);
     const float factor = mpti_inverse_scale(state->scaler.scale);
     MPT_SHARED(mpti_bad, bad, 1);
     if (threadIdx.x == 0) bad[0] = mpti_bad();
@@ -2075,10 +2075,8 @@ MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_strea
 
 MPTI_KERNEL(32) mpti_k_update(mpt_cuda_state *state)
 {
-    if (state->scaler.in_use && mpti_begin_update(&state->scaler))
-        (void)mpti_scaler_advance(&state->scaler);  /* scaler.verdict keeps an error */
-    else
-        state->misuse++;
+    if (!(state->scaler.in_use & 3u) || mpti_scaler_advance(&state->scaler) == MPT_E_ORDER)
+        state->misuse++;                /* scaler.verdict keeps other errors */
     state->blocks_done = 0u;            /* kernels that ran at once may have left a wrong count */
 }
 

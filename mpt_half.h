@@ -976,6 +976,27 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_no_array(const void *array, size_t n, 
     return mpti_no_array_here(array, n, bytes);
 }
 
+MPTI_UNUSED static size_t mpti_apart(ptrdiff_t stride)
+{
+    return stride < 0 ? 0u - (size_t)stride : (size_t)stride;
+}
+/* Is an array of elements that are `stride` bytes apart missing, or larger than memory? */
+MPTI_UNUSED static int mpti_no_strided(const void *array, size_t n, ptrdiff_t stride)
+{
+    return mpti_no_array(array, n, mpti_apart(stride) + !stride);
+}
+
+/* Would an element that is written overwrite another one, or one that is read other than its own? */
+MPTI_UNUSED static int mpti_strides_clash(const void *dst, size_t bytes, ptrdiff_t stride, const void *src,
+                                          size_t from_bytes, ptrdiff_t from_stride, size_t n)
+{
+    const size_t    out = mpti_apart(stride), in = mpti_apart(from_stride);
+    const uintptr_t to = (uintptr_t)dst - (stride < 0 ? out * (n - 1u) : 0u);          /* lowest addresses */
+    const uintptr_t from = (uintptr_t)src - (from_stride < 0 ? in * (n - 1u) : 0u);
+    return n > 1u && (out < bytes || (!(dst == src && stride == from_stride) &&
+                                      mpti_lines_meet(to, bytes, out, n, from, from_bytes, in, n)));
+}
+
 /* rounded - value. A subnormal double rounds to itself or 0: no arithmetic, which could flush it. */
 MPT_HD double mpti_error_of(double rounded, double value)
 {
@@ -3920,10 +3941,9 @@ static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
 }
 
 /* `array` is not const, or gcc warns of arrays that the caller has not written yet. */
-static int mpti_bad_side(const mpti_side *side, void *array, size_t n)
+static int mpti_bad_side(const mpti_side *side, const void *array, size_t n)
 {
-    const size_t apart = side->stride < 0 ? 0u - (size_t)side->stride : (size_t)side->stride;
-    return !side->info || mpti_no_array(array, n, apart ? apart : 1u);
+    return !side->info || mpti_no_strided(array, n, side->stride);
 }
 
 static int mpti_is_packed(const mpti_side *side) { return side->stride == side->info->bytes && !side->swap; }
@@ -4405,18 +4425,6 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
     c->raised[part] = raised;
 }
 
-/* Would an element overwrite one that is read, other than its own? */
-static int mpti_strides_clash(const mpti_side *d, const void *dst, const mpti_side *s, const void *src,
-                              size_t n)
-{
-    const size_t    out = (size_t)(d->stride < 0 ? -d->stride : d->stride);
-    const size_t    in = (size_t)(s->stride < 0 ? -s->stride : s->stride);
-    const uintptr_t to = (uintptr_t)dst - (d->stride < 0 ? out * (n - 1u) : 0u);        /* lowest addresses */
-    const uintptr_t from = (uintptr_t)src - (s->stride < 0 ? in * (n - 1u) : 0u);
-    return !(dst == src && d->stride == s->stride) &&
-           mpti_lines_meet(to, (size_t)d->info->bytes, out, n, from, (size_t)s->info->bytes, in, n);
-}
-
 static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                                const mpt_opts *opts, unsigned *flags)
 {
@@ -4424,12 +4432,12 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     mpti_range_fn  *range = mpti_convert_range;
     mpti_converting c;
     size_t          parts;
-    if (mpti_bad_side(d, dst, n) || mpti_bad_side(s, (void *)(uintptr_t)src, n) || mpti_refused_opts(opts))
+    if (mpti_bad_side(d, dst, n) || mpti_bad_side(s, src, n) || mpti_refused_opts(opts))
         return MPT_E_ARG;
     if (d->stride == d->info->bytes && s->stride == s->info->bytes
             ? mpti_clobbers(dst, (size_t)d->stride, src, (size_t)s->stride, n)
-            : n > 1u && ((d->stride < d->info->bytes && -d->stride < d->info->bytes) ||
-                         mpti_strides_clash(d, dst, s, src, n)))
+            : mpti_strides_clash(dst, (size_t)d->info->bytes, d->stride, src, (size_t)s->info->bytes,
+                                 s->stride, n))
         return MPT_E_ARG;
     c.d = d, c.s = s;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;

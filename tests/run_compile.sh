@@ -196,6 +196,19 @@ for c in gcc clang; do
     refuse "an FP32 gradient in an f16 list, $c" 'incompatible' $c -std=c99 -Werror -DFLOAT_GRADIENT -I. \
            -fsyntax-only $from/adopter.c
 done
+# A verb that is called once, on arrays of a size that gcc knows, becomes code of its own for them.
+if have gcc; then
+    while IFS='|' read -r n call; do
+        printf '%s\n' '#define MPT_STATIC' '#define MPT_IMPLEMENTATION' '#include "mpt.h"' \
+            "static float a[$n], b[$n]; static mpt_f16 h[$n];" \
+            "int main(void) { h[0].bits = 1; a[0] = b[0] = 1.0f; return (int)$call != 0; }" > "$out/once.c"
+        check "$call on $n" gcc -O2 -Wall -Wextra -Werror -I. -c "$out/once.c" -o "$out/x.o"
+    done <<'END'
+33|mpt_dot(h, MPT_F16, b, MPT_F32, 33)
+3|mpt_axpy(h, MPT_F16, 2.0f, b, MPT_F32, 3)
+20|mpt_axpy_publish(h, MPT_F16, a, 1.0f, b, 20, NULL)
+END
+fi
 program "adopter.c" $cc -std=c99 -O1 -DMPT_STATIC -DONE_FILE $from/adopter.c
 program "the example at the head of mpt.h" $cc -std=c99 -O1 -DMPT_STATIC -DONE_FILE "$out/loop.c"
 

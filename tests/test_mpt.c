@@ -105,7 +105,7 @@ TEST(scaler_shrinks_to_subnormals_and_zero)
         mpt_scaler s = scaler_static(1.0f);
         s.scale = 0.0f;
         CHECK_EQ_U(mpti_f32_bits(mpt_scaler_scale(&s, 3.0f)), 0u);
-        CHECK_EQ_U(s.in_use, 1);
+        CHECK_EQ_U(s.in_use, 3);
     }
 }
 
@@ -199,16 +199,16 @@ static void world_make(world *w)
     } while (0)
 
 /* A refused mpt_check or mpt_unscale marks the step as bad, so that a caller who ignores the status skips it,
- * and clears `checks`, so that mpt_scaler_update refuses. It changes nothing else. */
+ * and the scaler, so that mpt_scaler_update refuses. It changes nothing else. */
 #define REFUSED_CHECK(w, call, status)                  \
     do {                                                \
         world before_;                                  \
         memcpy(&before_, &(w), sizeof before_);         \
         CHECK_EQ_I(call, status);                       \
         CHECK_EQ_U((w).step.found_inf, 1);              \
-        CHECK_EQ_U((w).scaler.checks, 0);               \
         (w).step.found_inf = before_.step.found_inf;    \
-        (w).scaler.checks = before_.scaler.checks;      \
+        CHECK_EQ_U((w).scaler.in_use & 4u, 4);          \
+        before_.scaler.in_use = (w).scaler.in_use;      \
         CHECK(!memcmp(&before_, &(w), sizeof before_)); \
     } while (0)
 
@@ -220,8 +220,8 @@ static void world_make(world *w)
         REFUSED_CHECK(w, mpt_unscale(&(w).scaler, &(w).step, (w).tensor, 2, (w).report), status); \
     } while (0)
 
-/* A second check makes the step be skipped and the update refuse, whatever is checked in between; gradients
- * do not change. Then all is put back. */
+/* A second check makes the step be skipped and the update refuse, whatever is called in between; gradients do
+ * not change. Then all is put back. */
 #define REFUSED_AGAIN(w)                                                                             \
     do {                                                                                             \
         world before_;                                                                               \
@@ -229,11 +229,14 @@ static void world_make(world *w)
         CHECK_EQ_I(mpt_check(&(w).scaler, &(w).step, (w).tensor, 2, (w).report), MPT_E_ORDER);       \
         CHECK_EQ_I(mpt_unscale(&(w).scaler, &(w).step, (w).tensor + 1, 1, NULL), MPT_E_ORDER);       \
         CHECK_EQ_U((w).step.found_inf, 1);                                                           \
-        CHECK(strstr(mpt_order_text(&(w).scaler, &(w).step), "a second check was refused") != NULL); \
+        CHECK(strstr(mpt_order_text(&(w).scaler, &(w).step), "a check was refused") != NULL);        \
+        (void)mpt_scaler_scale(&(w).scaler, 1.0f);                                                   \
+        CHECK_EQ_I(mpt_scaler_record(&(w).scaler, 1, 0), MPT_OK);                                    \
         CHECK_EQ_I(mpt_scaler_update(&(w).scaler), MPT_E_ORDER);                                     \
-        CHECK_EQ_U((w).scaler.checks, 0);                                                            \
+        CHECK((w).scaler.checks == 0 && (w).scaler.in_use == 2u && (w).scaler.found_inf == 0);       \
+        CHECK((w).scaler.updates == before_.scaler.updates + 1u);                                    \
         (w).step.found_inf = before_.step.found_inf;                                                 \
-        (w).scaler.checks = before_.scaler.checks;                                                   \
+        (w).scaler = before_.scaler;                                                                 \
         CHECK(!memcmp(&before_, &(w), sizeof before_));                                              \
     } while (0)
 
@@ -278,7 +281,8 @@ TEST(order_each_call_once)
         (void)mpt_scaler_scale(&w.scaler, 1.0f);
         REFUSED_STEPS(w, MPT_E_ORDER);                                  /* a step without a check */
         REFUSED_CLIPS(w, MPT_E_ORDER);
-        REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);          /* an update without a check */
+        CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_E_ORDER);          /* an update without a check */
+        (void)mpt_scaler_scale(&w.scaler, 1.0f);
         CHECK_EQ_I((unscale ? mpt_unscale : mpt_check)(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
         REFUSED_AGAIN(w);                                               /* a second check */
         if (!unscale)
@@ -288,10 +292,11 @@ TEST(order_each_call_once)
         REFUSED_STEPS(w, MPT_E_ORDER);                                  /* a second step */
         REFUSED_AGAIN(w);                                               /* a check after the step */
         REFUSED_CLIPS(w, MPT_E_ORDER);
+        (void)mpt_scaler_scale(&w.scaler, 1.0f);                        /* of the next batch, too early */
         CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_OK);
-        REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);
         REFUSED_STEPS(w, MPT_E_ORDER);                                  /* the next step, too */
         CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_E_ORDER);     /* without a scale */
+        CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_E_ORDER);
         (void)mpt_scaler_scale(&w.scaler, 1.0f);
         CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     }
@@ -334,8 +339,9 @@ TEST(bad_pointers)
     world w;
     world_make(&w);
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
+    CHECK_EQ_I(mpt_check(&w.scaler, NULL, w.tensor, 2, NULL), MPT_E_ARG);
+    CHECK_EQ_U(w.scaler.in_use, 7);
     REFUSED_CHECK(w, mpt_check(NULL, &w.step, w.tensor, 2, NULL), MPT_E_ARG);
-    REFUSED(w, mpt_check(&w.scaler, NULL, w.tensor, 2, NULL), MPT_E_ARG);
     REFUSED_CHECK(w, mpt_check(&w.scaler, &w.step, NULL, 2, NULL), MPT_E_ARG);
     REFUSED_CHECK(w, mpt_check(&w.scaler, &w.step, NULL, (size_t)-1, NULL), MPT_E_ARG);
     REFUSED_CHECK(w, mpt_unscale(NULL, &w.step, w.tensor, 2, NULL), MPT_E_ARG);
@@ -389,7 +395,7 @@ static void refused_everywhere(world *w, unsigned spoilt, mpt_status status, con
         REFUSED(*w, mpt_check(&s, &step, w->tensor, 2, NULL), status);
         REFUSED(*w, mpt_unscale(&s, &step, w->tensor, 2, NULL), status);
         REFUSED(*w, mpt_clip_apply(&w->step, w->tensor, 2, 0.0f), status);
-        CHECK(!step.update && step.found_inf && !s.checks);
+        CHECK(!step.update && step.found_inf && !s.checks && s.in_use & 4u);
     }
     if (spoilt & (MPT_NEEDS_MASTER | MPT_NEEDS_PARAM))
         REFUSED(*w, mpt_publish(w->tensor, 2), status);
@@ -897,7 +903,8 @@ TEST(clip_factor)
     CHECK_EQ_U(mpti_f32_bits(step.clip_factor), mpti_f32_bits(1.0f));
     CHECK_EQ_I(mpt_clip(&step, mpti_f32_make(0x409fffffu)), MPT_OK);    /* just below the norm */
     CHECK(step.clip_factor < 1.0f);
-    CHECK(step.norm == 5.0 && step.grad_factor == 0.0625f && step.stage == (unsigned)MPT_STAGE_CHECKED);
+    CHECK(step.norm == 5.0 && step.grad_factor == 0.0625f);
+    CHECK_EQ_U(step.stage, MPT_STAGE_CHECKED | MPT_STAGE_CLIPPED);
 }
 
 TEST(clip_factor_is_the_rounded_quotient)
@@ -1132,6 +1139,9 @@ TEST(order_text_says_what_is_due)
     CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_ORDER);
     CHECK(strstr(mpt_order_text(&s, &step), "step was refused") != NULL);
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
+    CHECK(strstr(mpt_order_text(&s, &step), "a check was refused") != NULL);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
+    (void)mpt_scaler_scale(&s, 1.0f);
     DUE("mpt_check or mpt_unscale");
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
     CHECK(strstr(mpt_order_text(&s, &step), "step, then mpt_scaler_update are due") != NULL);
@@ -1142,6 +1152,7 @@ TEST(order_text_says_what_is_due)
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
     DUE("mpt_scaler_scale");
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
     DUE("mpt_scaler_scale");
     (void)mpt_scaler_scale(&s, 1.0f);
     DUE("mpt_check or mpt_unscale");
@@ -1197,15 +1208,79 @@ TEST(lists_checked_one_by_one)
         for (i = 0; i < 4; i++) x[i] = mpt_scaler_scale(&s, 1.0f);
         for (i = 0; i < 4; i++)
             CHECK_EQ_I(mpt_unscale(&s, &step, &t[i], 1, NULL), i ? MPT_E_ORDER : MPT_OK);
-        CHECK_EQ_I(mpt_unscale(&s, &other, &t[3], 1, NULL), MPT_E_ORDER);
+        CHECK(x[0] < 1.5f && x[3] > 1.5f && step.found_inf);
+        CHECK_EQ_I(mpt_unscale(&s, &other, &t[3], 1, NULL), MPT_OK);    /* another's check changes nothing */
         CHECK_EQ_I(mpt_scaler_record(&s, 0, 0), MPT_OK);
-        CHECK(x[0] < 1.5f && x[3] > 1.5f && step.found_inf && other.found_inf);
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
     }
     for (i = 0; i < 4; i++) x[i] = mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_unscale(&s, &step, t, 4, NULL), MPT_OK);     /* in one list all is well */
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK(!step.found_inf && x[3] < 1.5f);
+}
+
+/* Run a loop of two optimizers eight times (S scale, B backward, C check, K clip, T step, U update; small letters:
+ * of the second). `how` 1, 2: the first one's check, clip is refused. An update after a refused check must
+ * return an error. Returns: how many did. */
+static int run_calls(const char *calls, int how)
+{
+    mpt_scaler  s;
+    mpt_step    step[2];
+    mpt_sgd     o = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
+    float       w[2] = {1.0f, 1.0f}, g[2] = {0.0f, 0.0f};
+    mpt_tensor  t[2];
+    int         round, k, refused = 0, told = 0;
+    const char *c;
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    for (k = 0; k < 2; k++) {
+        step[k] = step_zero();
+        t[k] = mpt_tensor_grad_f32("w", &g[k], 1);
+        t[k].master = &w[k];
+    }
+    for (round = 0; round < 8; round++)
+        for (c = calls; *c; c++) {
+            k = *c >= 'a';
+            switch (*c & ~32) {
+            case 'S': (void)mpt_scaler_scale(&s, 1.0f); break;
+            case 'C': refused += mpt_check(&s, &step[k], how == 1 && !k ? NULL : &t[k], 1, NULL) != MPT_OK; break;
+            case 'K': (void)mpt_clip(&step[k], how == 2 && !k ? 0.0f : 1.0f); break;
+            case 'T': (void)mpt_sgd_step(&o, &step[k], &t[k], 1); break;
+            case 'U':
+                if (mpt_scaler_update(&s) != MPT_OK)
+                    told += refused != 0, refused = 0;
+                CHECK_EQ_I(refused, 0);
+                break;
+            default: g[k] = s.scale;
+            }
+        }
+    return told;
+}
+
+/* The same with calls dropped, doubled and exchanged. */
+TEST(the_update_tells_of_every_refused_check)
+{
+    static const char *const loops[] = {"SBCKTsbckTU", "SBsbCKckTtU", "SBSBCKTU", "SBCKTUsbcktU"};
+    size_t                   l, i, j;
+    int                      how;
+    for (how = 0; how < 3; how++)
+        for (l = 0; l < sizeof loops / sizeof *loops; l++) {
+            const size_t n = strlen(loops[l]);
+            CHECK(run_calls(loops[l], how) >= (how ? 7 : 0));
+            for (i = 0; i < n; i++) {
+                char changed[16];
+                memcpy(changed, loops[l], n + 1u);
+                memmove(changed + i, changed + i + 1, n - i);
+                (void)run_calls(changed, how);
+                memcpy(changed, loops[l], i + 1u);
+                memcpy(changed + i + 1, loops[l] + i, n - i + 1u);
+                (void)run_calls(changed, how);
+                for (j = 0; j < i; j++) {
+                    memcpy(changed, loops[l], n + 1u);
+                    changed[i] = loops[l][j], changed[j] = loops[l][i];
+                    (void)run_calls(changed, how);
+                }
+            }
+        }
 }
 
 /* An optimizer of one's own asks found_inf alone: where an update is forgotten, it must not take the scaled
@@ -1221,7 +1296,7 @@ TEST(forgotten_update_skips_the_next_step)
     (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
     CHECK_EQ_U(step.found_inf, 1);
-    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
     CHECK_EQ_U(s.skipped, 0);
     (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
@@ -1727,6 +1802,7 @@ int main(int argc, char **argv)
     RUN(order_text_says_what_is_due);
     RUN(refused_step_is_told_by_the_next_update);
     RUN(lists_checked_one_by_one);
+    RUN(the_update_tells_of_every_refused_check);
     RUN(forgotten_update_skips_the_next_step);
     RUN(steps_without_optional_arrays);
     RUN(publish_writes_the_copies);

@@ -267,10 +267,10 @@ static const poke pokes[] = {
     SCALER(at_floor, 4, NEGATIVE), SCALER(range_steps, 4, NEGATIVE), SCALER(base, 4, 1u << 24),
     SCALER(base_most, 4, 1u << 24), SCALER(excess, 4, 13u << 24), SCALER(climb, 4, 4),
     SCALER(verdict, 4, 99), SCALER(found_inf, 4, 2), SCALER(cause, 4, 8), SCALER(cause, 4, 1),
-    SCALER(in_use, 4, 4),
+    SCALER(in_use, 4, 8),
     STEP(sumsq, 8, INF_64), STEP(sumsq, 8, 0xc000000000000000u), STEP(norm, 8, INF_64 + 1u),
     STEP(grad_factor, 4, NAN_32), STEP(grad_factor, 4, 0xbf800000u), STEP(clip_factor, 4, 0x40000000u),
-    STEP(found_inf, 4, 2), STEP(stage, 4, 8), STEP(cause, 4, 8), STEP(bad_cause, 4, 8)
+    STEP(found_inf, 4, 2), STEP(stage, 4, 16), STEP(cause, 4, 8), STEP(bad_cause, 4, 8)
 };
 
 static int untouched(const void *p, size_t n)
@@ -354,7 +354,7 @@ static const edge edges[] = {
 
     EDGE(PYTORCH, skipped, 8, 100, 101), EDGE(PYTORCH, skipped_nan, 8, 50, 51),
     WITH(KERAS3, wide, 8, INF_64), EDGE(KERAS3, scale, 4, MOST_32 + 1u, MOST_32),
-    EDGE(PYTORCH, verdict, 4, MPT_VERDICT_COUNT - 1, MPT_VERDICT_COUNT), EDGE(PYTORCH, in_use, 4, 3, 4),
+    EDGE(PYTORCH, verdict, 4, MPT_VERDICT_COUNT - 1, MPT_VERDICT_COUNT), EDGE(PYTORCH, in_use, 4, 7, 8),
     EDGE(PYTORCH, cause, 4, 7, 8), WITH(PYTORCH, cause, 4, 0), EDGE(PYTORCH, found_inf, 4, 1, 2),
     WITH(PYTORCH, found_inf, 4, 0), EDGE(PYTORCH, cause, 4, 0, 1),
     EDGE(FAIRSEQ, iteration, 8, 100, 101), EDGE(FAIRSEQ, last_bad, 8, 60, 61),
@@ -394,7 +394,7 @@ static const edge edges[] = {
     STEP_EDGE(sumsq, 8, MOST_64, INF_64), STEP_EDGE(norm, 8, INF_64, INF_64 + 1u),
     STEP_EDGE(grad_factor, 4, MOST_32 + 1u, MOST_32 + 2u),
     STEP_EDGE(clip_factor, 4, 0x3f800000u, 0x3f800001u), STEP_EDGE(clip_factor, 4, 0, 0x80000001u),
-    STEP_EDGE(found_inf, 4, 1, 2), STEP_EDGE(stage, 4, 263, 264),
+    STEP_EDGE(found_inf, 4, 1, 2), STEP_EDGE(stage, 4, 271, 272),
     STEP_EDGE(cause, 4, 7, 8), STEP_EDGE(bad_cause, 4, 7, 8)
 };
 

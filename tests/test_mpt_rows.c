@@ -108,6 +108,20 @@ TEST(rows_with_strides)
                mpti_f32_bits(mpt_dot(in, MPT_F32, was, MPT_F32, 333)));
     CHECK_EQ_I(mpt_axpy_strided(NULL, MPT_F32, 4, 1.0f, in, MPT_F32, 4, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_strided(y, MPT_E4M3, 4, 1.0f, in, MPT_F32, 4, 1), MPT_E_UNSUPPORTED);
+    memcpy(in, was, sizeof in);
+    CHECK_EQ_I(mpt_axpy_strided(in, MPT_F32, 0, 1.0f, x, MPT_F32, 4, 300), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_strided(in + 300, MPT_F32, -2, 1.0f, x, MPT_F32, 4, 300), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_strided(in + 1, MPT_F32, 4, 1.0f, in, MPT_F32, 4, 300), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_strided(in, MPT_F32, PTRDIFF_MAX, 1.0f, x, MPT_F32, 4, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_strided(in, MPT_F32, 4, 1.0f, x, MPT_F32, PTRDIFF_MAX, 3), MPT_E_ARG);
+    CHECK_EQ_U(mpti_f32_bits(mpt_dot_strided(x, MPT_F32, PTRDIFF_MAX, in, MPT_F32, 4, 3)), 0u);
+    CHECK_EQ_U(mpti_f32_bits(mpt_dot_strided(x, MPT_F32, 4, in, MPT_F32, -PTRDIFF_MAX, 3)), 0u);
+    CHECK(!memcmp(in, was, sizeof in));
+    CHECK_EQ_I(mpt_axpy_strided(in + 1, MPT_F32, 8, 1.0f, in, MPT_F32, 8, 300), MPT_OK);    /* fields */
+    CHECK_EQ_I(mpt_axpy_strided(in, MPT_F32, 8, 1.0f, in, MPT_F32, 8, 300), MPT_OK);        /* itself */
+    for (i = 0; i < 300; i++)
+        CHECK(mpti_f32_bits(in[2 * i]) == mpti_f32_bits(2.0f * was[2 * i]) &&
+              mpti_f32_bits(in[2 * i + 1]) == mpti_f32_bits(was[2 * i] + was[2 * i + 1]));
 }
 
 /* A sum of products that underflow to -0 is +0, on each path. */
@@ -471,8 +485,12 @@ TEST(lint)
         {MPT_STORE_NEAREST, MPT_F16, 1.5, -0.0009765625, MPT_LINT_OK},
         {MPT_STORE_NEAREST, MPT_F16, 1.5, 2e-3, MPT_LINT_OK},
         {MPT_STORE_NEAREST, MPT_F16, 1.5, -0.0, MPT_LINT_OK},
-        {MPT_STORE_NEAREST, MPT_F16, 1.0, 4e-4, MPT_LINT_UPDATE_FEW},      /* gaps below 1 are halved */
-        {MPT_STORE_NEAREST, MPT_F16, 1.0, -4e-4, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_NEAREST, MPT_F16, 1.0, 4e-4, MPT_LINT_UPDATE_LOST},     /* upwards; gaps below 1 are halved */
+        {MPT_STORE_NEAREST, MPT_F16, -1.0, 4e-4, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_NEAREST, MPT_F16, 1.0, -5e-4, MPT_LINT_UPDATE_FEW},
+        {MPT_STORE_NEAREST, MPT_F16, 0.0, 2e-8, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_NEAREST, MPT_BF16, -0.0, 1e-45, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_NEAREST, MPT_F16, 0.0, -4e-8, MPT_LINT_UPDATE_FEW},
         {MPT_STORE_NEAREST, MPT_F16, 6000.0, 2.0, MPT_LINT_UPDATE_LOST},
         {MPT_STORE_NEAREST, MPT_BF16, 1.5, 2e-3, MPT_LINT_UPDATE_LOST},
         {MPT_STORE_KAHAN, MPT_BF16, 1.5, 2e-3, MPT_LINT_OK},
