@@ -215,8 +215,9 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
                                     mpt_format param_format, mpt_format grad_format);
 
 /* mpt_tensors_add -- append a tensor, with the formats and storage of list->model. Pass NULL for an array
- * that the optimizer does not need, or that mpt_tensors_place is to provide. To freeze a tensor, leave it out
- * of the list, or set its n to 0 for a while. One added late needs an optimizer of its own, with t 0.
+ * that the optimizer does not need, or that mpt_tensors_place is to provide. To freeze a tensor, set its n to
+ * 0 for check and step, and back for all else: mpt_state_save, mpt_publish and mpt_grads_zero leave out a
+ * tensor without elements. One added or unfrozen late needs an optimizer of its own, with t 0.
  *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also if param, grad and weight are all NULL, or an array overlaps
  * another one of the list (only gradients may overlap each other); MPT_E_UNSUPPORTED for a format that the
@@ -485,7 +486,8 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  * is not used. tests/bench/bench_scaler.c prints what each dialect loses in many trainings. */
 
 /* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read any
- * field; but only updates may change `scale`: setting it by hand is not supported. */
+ * field; but only updates may change `scale`. For another one call mpt_scaler_init between two steps: for no
+ * scaling MPT_SCALER_STATIC with init_scale 1, which still skips bad steps. */
 typedef struct mpt_scaler {
     mpt_scaler_config config;
     uint64_t updates;           /* calls of mpt_scaler_update so far, refused ones too */
@@ -599,10 +601,10 @@ typedef struct mpt_tensor_report {
 } mpt_tensor_report;
 
 /* mpt_check -- read all gradients once and set found_inf, its cause, and the global norm of the unscaled
- * gradient. Gradients are not changed; mpt_*_step unscales them on the fly. A gradient is bad if it, or its
- * unscaled value, is Inf or NaN (a scale below 1 can make a finite one overflow). Two tensors may share a
- * gradient: it then counts twice, in the norm and among the bad. The record says which tensor and element was
- * bad first, in list order; for this only a chunk of 16384 elements with a bad one is read twice, from cache.
+ * gradient. They are not changed, and must not be until mpt_*_step unscales them on the fly. One is bad if it
+ * or its unscaled value is Inf or NaN (a scale below 1 can make a finite one overflow). Two tensors may share
+ * a gradient: it then counts twice, in the norm and among the bad. The record says which tensor and element
+ * was bad first, in list order; for this only a chunk of 16384 elements with a bad one is read twice.
  *   s        in/out  in use; found_inf and cause are merged into it
  *   step     out     the record that mpt_clip and mpt_*_step need
  *   tensors  in      [count]; each needs grad
@@ -656,7 +658,7 @@ typedef int mpt_reduce_fn(void *user, double *values, size_t n);
  *   user     in      passed to reduce
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for a part without sums, or beside whole tensors (those need a
  * list and record of their own: see mpt_steps_join); MPT_E_ORDER on all ranks, with found_inf, if one is not
- * between check and clip or step; MPT_E_DATA if the reduction failed: found_inf is set, and no rank should go on. */
+ * between check and clip or step; MPT_E_DATA if the reduction failed: found_inf is set; do not go on. */
 MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                     mpt_reduce_fn *reduce, void *user);
 
@@ -747,7 +749,7 @@ MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
 #define MPT_STEP_STAYS_OPEN 4u  /* more steps on this check follow: optimizers that share the checked list, a
                                  * part each, set it in all steps but the last (t counts calls, not checks) */
 
-/* SGD.  g += weight_decay * w;  m = momentum * m + (1 - dampening) * g, in the first step m = g;
+/* SGD.  g += weight_decay * w;  m = momentum * m + (1 - dampening) * g, at t 0 without dampening;
  * w -= lr * (nesterov ? g + momentum * m : m). */
 typedef struct mpt_sgd {
     float    lr;                /* 0 and more */
@@ -816,7 +818,7 @@ MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
  * each tensor, write the low-precision copies. LAMB, for its norms, reads three times, Adafactor four. If
  * step->found_inf is set, nothing changes: neither weights nor moments nor t, and so neither the random bits
  * nor a schedule that reads t. Each tensor's lr and weight_decay are those of o times its own factors.
- *   o        in/out  hyperparameters and t
+ *   o        in/out  hyperparameters and t; at t 0 all moments must be 0, also after another optimizer
  *   step     in/out  from mpt_check or mpt_unscale
  *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
  *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, param is written if
@@ -991,7 +993,7 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
  * and can produce: changed values with a fitting checksum cause no undefined step. Arrays may hold anything.
  * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG; MPT_E_DATA
  * for a buffer that is damaged, cut, of another version or of another shape (state->fault tells which); then
- * nothing is changed.
+ * nothing is changed. Weights that shall fit another model save themselves, by mpt_weights_get.
  * Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes);
 #endif /* MPT_NO_CHECKPOINT */
@@ -1024,10 +1026,10 @@ MPT_DEF const char *mpt_lint_text(mpt_lint lint);
 
 /* mpt_lint_constant -- what is left of a constant in a format: an eps, a mask constant (-1e9), a clamp?
  * mpt_lint_update   -- does an update of this size (lr times a typical direction) change a weight of this
- *                      size in a storage, away from 0? It is lost below half an ulp: of the weight in MPT_STORE_NEAREST,
- *                      of what extra holds in MPT_STORE_KAHAN, of a float in others. For moments in bf16:
- *                      weight v, update (1 - beta2) * v, storage MPT_STORE_NEAREST, or MPT_STORE_STOCHASTIC
- *                      for MPT_MOMENTS_BF16.
+ *                      size in a storage, away from 0? It is lost below half an ulp: of the weight in
+ *                      MPT_STORE_NEAREST, of what extra holds in MPT_STORE_KAHAN, of a float in others. For
+ *                      moments in bf16: weight v, update (1 - beta2) * v, storage MPT_STORE_NEAREST, or
+ *                      MPT_STORE_STOCHASTIC for MPT_MOMENTS_BF16.
  * mpt_lint_scale    -- does a loss scale fit gradients of at most max_abs before scaling?
  * mpt_lint_copies   -- are the low-precision copies what mpt_publish would write? If one is not, its number
  *                      in the list goes to *which, unless NULL. Reads all weights: call it when in doubt.
@@ -1067,7 +1069,7 @@ typedef struct mpt_range {
     uint64_t   flushed;         /* nonzero, but rounds to zero */
     uint64_t   subnormal;       /* rounds to a subnormal: some bits are lost */
     uint64_t   normal;
-    uint64_t   overflow;        /* finite, rounds to Inf (or NaN where there is no Inf) */
+    uint64_t   overflow;        /* finite, rounds to Inf (without Inf: NaN, or the largest number) */
     uint64_t   inf, nan;
     uint64_t   binade[MPT_RANGE_BINS];  /* finite nonzero values with floor(log2|x|) = i + MPT_RANGE_EMIN */
     double     max_abs, min_abs;        /* of the finite nonzero values; 0 if there are none */
@@ -1398,7 +1400,8 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
 
 /* What an operation itself did to a value, beside the same value computed in double (its shadow): a row each.
  * Cancellation: a sum at least doubles the error of its terms. Absorption: it equals one of its terms.
- * Underflow: the result is subnormal and inexact (IEEE 754-2019, 7.5). Rounding: anything else inexact. */
+ * Underflow: the result is subnormal and inexact (IEEE 754-2019, 7.5). Invalid: also division by zero, and
+ * negative numbers in formats without a sign. Rounding: anything else inexact. */
 #define MPT_SHADOW_CAUSES(X)                                \
     X(MPT_SHADOW_NONE,         "none")                      \
     X(MPT_SHADOW_ROUNDING,     "rounding")                  \
@@ -2516,8 +2519,8 @@ MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
     return s->verdict ? MPT_E_SCALE : MPT_OK;
 }
 
-/* One update of the scale, from what the checks since the last update have found. If one was refused, or there
- * is none, the scale stays, and the next step begins anew. */
+/* One update of the scale, from what the checks since the last one have found. If any was refused, or there
+ * was none, the scale stays, and the next step begins anew. */
 MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
 {
     const uint32_t rule = mpti_scaler_rule(s->config.dialect);
@@ -6657,14 +6660,30 @@ typedef struct mpti_figures {
 #define MPTI_ABOUT(kind, field, names)         {MPTI_FIGURE_##kind, 1, offsetof(mpti_about, field), names}
 #define MPTI_NO_FIGURES                        {MPTI_FIGURE_TEXT, 0, 0, NULL}
 
-/* Write a string, with the quotes and escapes that JSON or CSV need. */
+/* The length of the character that s begins with, of more than one byte; 0 if it is not UTF-8 (RFC 3629). */
+static size_t mpti_utf8_bytes(const char *s)
+{
+    const unsigned c = (unsigned char)s[0], next = (unsigned char)s[1];
+    const size_t   n = c < 0xe0u ? 2u : c < 0xf0u ? 3u : 4u;
+    size_t         i = 1;
+    if (c < 0xc2u || c > 0xf4u || (c == 0xe0u && next < 0xa0u) || (c == 0xedu && next > 0x9fu) ||
+        (c == 0xf0u && next < 0x90u) || (c == 0xf4u && next > 0x8fu))
+        return 0;
+    while (i < n && (s[i] & 0xc0) == 0x80)
+        i++;
+    return i == n ? n : 0;
+}
+
+/* Write a string, with the quotes and escapes that JSON or CSV need; JSON gets U+FFFD for what is not UTF-8. */
 MPTI_NOINLINE static void mpti_tell_text(mpti_out *o, mpt_style style, const char *s)
 {
     const int   json = style == MPT_STYLE_JSON;
     const char *quote = json || (style == MPT_STYLE_CSV && strpbrk(s, ",\"\r\n")) ? "\"" : "";
+    size_t      n;
     mpti_tell(o, quote);
-    for (; *s; s++) {
+    for (; *s; s += n) {
         const int c = (unsigned char)*s;
+        n = json && c > 0x7f ? mpti_utf8_bytes(s) : 1u;
         if (json && (c < 0x20 || c == 0x7f)) {
             mpti_tell(o, "\\u00%d", c / 16);
             mpti_tell_n(o, &"0123456789abcdef"[c % 16], 1);
@@ -6672,7 +6691,10 @@ MPTI_NOINLINE static void mpti_tell_text(mpti_out *o, mpt_style style, const cha
         }
         if (*quote && (c == '"' || (json && c == '\\')))
             mpti_tell(o, json ? "\\" : "\"");
-        mpti_tell_n(o, s, 1);
+        if (n)
+            mpti_tell_n(o, s, n);
+        else
+            mpti_tell(o, "\\ufffd"), n = 1;
     }
     mpti_tell(o, quote);
 }
@@ -7799,7 +7821,7 @@ MPTI_NOINLINE static void mpti_sums_draw(mpti_out *o, const void *report, const 
     if (name)
         mpti_tell(o, "%s: relative error of the sum of n terms\n ", name);
     for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
-        char *const at = mpti_column(axis, columns, g.relative[i]);
+        char *const at = mpti_column(axis, columns, mpti_f64_is_zero(g.error[i]) ? 0.0 : g.relative[i]);
         *at = *at == '.' ? letters[i][1] : '*';
         if (name) {
             mpti_tell_n(o, letters[i], 2);
@@ -7885,12 +7907,16 @@ MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(mpt_format format, const
     const int    is_sum = v->op == MPT_SHADOW_OP_ADD || v->op == MPT_SHADOW_OP_SUB ||
                           v->op == MPT_SHADOW_OP_FMA;
     int          i, were_finite = 1;
+    unsigned     flags = 0u;
     for (i = 0; i < inputs; i++)
         were_finite &= mpti_f64_is_finite(v->in[i].low);
-    if (!mpti_f64_is_finite(low))
-        return !were_finite                    ? MPT_SHADOW_NONE
-               : mpti_f64_is_finite(unrounded) ? MPT_SHADOW_OVERFLOW
-                                               : MPT_SHADOW_INVALID;
+    if (!mpti_f64_is_finite(low) && !were_finite)
+        return MPT_SHADOW_NONE;
+    (void)mpt_encode(format, unrounded, NULL, &flags);      /* formats without Inf overflow to numbers */
+    if ((were_finite && !mpti_f64_is_finite(unrounded)) || flags & MPT_FLAG_INVALID)
+        return MPT_SHADOW_INVALID;
+    if (flags & MPT_FLAG_OVERFLOW)
+        return MPT_SHADOW_OVERFLOW;
     if (is_sum && v->cancelled >= 2 && v->after > 2.0 * v->before && mpti_f64_bits(v->before) != 0u)
         return MPT_SHADOW_CANCELLATION;
     if (mpti_f64_bits(low) == mpti_f64_bits(unrounded))

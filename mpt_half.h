@@ -713,7 +713,7 @@ MPT_HD mpt_bf16 mpt_bf16_copysign(mpt_bf16 a, mpt_bf16 b);
  *   a, b, c  in   [n]
  * In place: dst may be a, b or c; no other overlap. Fast (some elements per cycle) with AVX2, chosen at run
  * time; else scalar integer operations.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, or other overlap (nothing is written).
  * Exact: bit for bit as the scalar function, NaN included, on every path and for any setting of the processor
  * (rounding, flush to zero), which is restored at the end.  Threads: any. */
 MPT_DEF mpt_status mpt_f16_add_n(mpt_f16 *dst, const mpt_f16 *a, const mpt_f16 *b, size_t n);

@@ -1219,9 +1219,9 @@ TEST(lists_checked_one_by_one)
     CHECK(!step.found_inf && x[3] < 1.5f);
 }
 
-/* Run a loop of two optimizers eight times (S scale, B backward, C check, K clip, T step, U update; small letters:
- * of the second). `how` 1, 2: the first one's check, clip is refused. An update after a refused check must
- * return an error. Returns: how many did. */
+/* Run a loop of two optimizers eight times (S scale, B backward, C check, K clip, T step, U update; of the
+ * second in small letters). `how` 1, 2: the first one's check, clip is refused. An update after a refused
+ * check must return an error. Returns: how many did. */
 static int run_calls(const char *calls, int how)
 {
     mpt_scaler  s;
@@ -1242,7 +1242,9 @@ static int run_calls(const char *calls, int how)
             k = *c >= 'a';
             switch (*c & ~32) {
             case 'S': (void)mpt_scaler_scale(&s, 1.0f); break;
-            case 'C': refused += mpt_check(&s, &step[k], how == 1 && !k ? NULL : &t[k], 1, NULL) != MPT_OK; break;
+            case 'C':
+                refused += mpt_check(&s, &step[k], how == 1 && !k ? NULL : &t[k], 1, NULL) != MPT_OK;
+                break;
             case 'K': (void)mpt_clip(&step[k], how == 2 && !k ? 0.0f : 1.0f); break;
             case 'T': (void)mpt_sgd_step(&o, &step[k], &t[k], 1); break;
             case 'U':

@@ -1589,6 +1589,15 @@ TEST(shadow_names_the_cause)
     CHECK(mpti_f64_is_nan(c.low) && mpti_f64_is_nan(c.exact));
     CHECK_EQ_U(s.operations, 4);
 
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_E2M1, 0.01), MPT_OK);    /* saturates at 6 */
+    b = mpt_shadow_value(&s, 6.9);
+    c = shadow(&s, '*', b, b);
+    (void)mpt_shadow_value(&s, HUGE_VAL);
+    CHECK(c.low == 6.0 && s.causes[MPT_SHADOW_ROUNDING] == 1 && s.causes[MPT_SHADOW_OVERFLOW] == 2);
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_UE4M3, 0.01), MPT_OK);   /* has no sign */
+    c = shadow(&s, '-', mpt_shadow_value(&s, 1.0), mpt_shadow_value(&s, 5.0));
+    CHECK(mpti_f64_is_nan(c.low) && s.causes[MPT_SHADOW_INVALID] == 1 && s.causes[MPT_SHADOW_OVERFLOW] == 0);
+
     CHECK_EQ_I(mpt_shadow_init(NULL, MPT_F16, 0.01), MPT_E_ARG);
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.0), MPT_E_ARG);
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_F64, 0.01), MPT_E_UNSUPPORTED);
@@ -1802,6 +1811,17 @@ TEST(numbers_read_back)
 
 TEST(writing)
 {
+    /* names, and what JSON gets: U+FFFD for each byte that begins no character (RFC 3629) */
+    static const char *const characters[][2] = {
+        {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
+        {"\xe9t", "\\ufffdt"}, {"\xc1\xbf", "\\ufffd\\ufffd"}, {"\xc2", "\\ufffd"}, {"\xc2\x80", "\xc2\x80"},
+        {"\xe0\x9f\xbf", "\\ufffd\\ufffd\\ufffd"}, {"\xe0\xa0\x80", "\xe0\xa0\x80"},
+        {"\xed\xa0\x80", "\\ufffd\\ufffd\\ufffd"}, {"\xed\x9f\xbf", "\xed\x9f\xbf"},
+        {"\xf0\x8f\xbf\xbf", "\\ufffd\\ufffd\\ufffd\\ufffd"}, {"\xf0\x90\x80\x80", "\xf0\x90\x80\x80"},
+        {"\xf4\x90\x80\x80", "\\ufffd\\ufffd\\ufffd\\ufffd"}, {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
+        {"\xf5\x80\x80\x80", "\\ufffd\\ufffd\\ufffd\\ufffd"}, {"\xe2\x82", "\\ufffd\\ufffd"},
+        {"\x80\x7f", "\\ufffd\\u007f"}, {"\xf0\x9f\x98\"", "\\ufffd\\ufffd\\ufffd\\\""}};
+    size_t              i;
     static mpt_range    r;
     static mpt_survey   a;
     static mpt_roundoff q;
@@ -1821,6 +1841,12 @@ TEST(writing)
     CHECK(has("{\"name\":\"a\\u000a\",\"format\":\"f16\",\"count\":5,"));
     CHECK(has("\"first\":-26,\"binades\":[1,0,1,0,"));
     CHECK(has(",1]}\n"));
+    for (i = 0; i < sizeof characters / sizeof *characters; i++) {
+        char want[64];
+        (void)snprintf(want, sizeof want, "{\"name\":\"%s\",", characters[i][1]);
+        CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_JSON, characters[i][0], sink_open(19999)), MPT_OK);
+        CHECK_EQ_U_AT(strncmp(sunk.text, want, strlen(want)), 0, i);
+    }
     CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_TEXT, "x", sink_open(19999)), MPT_OK);
     CHECK(has("x\n  format") && has("  flushed                1\n"));
     CHECK_EQ_I(mpt_range_write_histogram(&r, sink_open(19999)), MPT_OK);
@@ -2098,6 +2124,11 @@ TEST(drawing_of_sums)
     /* bf16 stops at 256: off by 1 / 257, then by half */
     CHECK(has("Ones: relative error of the sum of n terms\n  h f16, b bf16, s f32, k f32 in blocks, "
                 "K Kahan, N Neumaier, P pairwise, d f64, * several\n"));
+    memset(&s, 0, sizeof s);        /* a sum of 0: exact in double, off by 1 in floats */
+    ones[0] = 1e8f, ones[1] = 1.0f, ones[2] = -1e8f, ones[3] = -1.0f;
+    CHECK_EQ_I(mpt_sums_add(&s, ones, NULL, 4, 0), MPT_OK);
+    CHECK_EQ_I(mpt_sums_write(&s, MPT_STYLE_DRAWING, NULL, page), MPT_OK);
+    CHECK(has("           4 |*...................................................*|\n"));
     CHECK(has("         257 |*..........................................b.........|\n"
                 "         512 |*..................................................b.|\n"));
     CHECK_EQ_I(mpt_sums_write(&s, MPT_STYLE_DRAWING, "w", none), MPT_E_ARG);
