@@ -6674,7 +6674,7 @@ static size_t mpti_utf8_bytes(const char *s)
     return i == n ? n : 0;
 }
 
-/* Write a string, with the quotes and escapes that JSON or CSV need; JSON gets U+FFFD for what is not UTF-8. */
+/* Write a string with the quotes and escapes that JSON or CSV need; JSON gets U+FFFD for no UTF-8. */
 MPTI_NOINLINE static void mpti_tell_text(mpti_out *o, mpt_style style, const char *s)
 {
     const int   json = style == MPT_STYLE_JSON;
