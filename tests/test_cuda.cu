@@ -997,6 +997,8 @@ static void misuse_with(Optimizer o, size_t bad_round)
         run.scale();
         for (const char *call : {"update", "clip", "step"}) out_of_order(run, o, call);
         out_of_order(run, o, "check");          /* since that step was refused */
+        out_of_order(run, o, "update");
+        run.scale();
         run.check(false);
         for (const char *call : {"check", "unscale", "update"}) out_of_order(run, o, call);
         CHECK_EQ_U(run.step.found_inf, 1);      /* a second check skips the step */
@@ -1004,13 +1006,13 @@ static void misuse_with(Optimizer o, size_t bad_round)
         run.check(round == 0);
         step_in_order(run, o);
         for (const char *call : {"step", "clip"}) out_of_order(run, o, call);
-        if (round < 2) {
-            if (round == 1) {           /* the next step's check, its update forgotten: skips that step */
-                run.scale();
-                out_of_order(run, o, "check");
-                CHECK_EQ_U(run.step.found_inf, 1);
-            }
+        if (round == 0) {
             run.update();
+        } else if (round == 1) {        /* the next step's check, the update forgotten: skips that step */
+            run.scale();
+            out_of_order(run, o, "check");
+            CHECK_EQ_U(run.step.found_inf, 1);
+            out_of_order(run, o, "update");
         } else {
             out_of_order(run, o, "check");      /* a second one after the step: the update is refused */
         }
@@ -1217,7 +1219,7 @@ TEST(non_blocking_stream)
     OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, stream));
     OK(mpt_cuda_state_get(gpu.cuda, &got, state, stream));
     CU(cudaStreamSynchronize(stream));
-    CHECK(got.scaler.in_use == 1u && got.scaler.scale == 1024.0f && got.lr == 0.5f);
+    CHECK(got.scaler.in_use == 3u && got.scaler.scale == 1024.0f && got.lr == 0.5f);
     OK(mpt_cuda_list_create(gpu.cuda, &list, device.data(), device.size()));
     OK(mpt_cuda_check(gpu.cuda, list, state, stream));
     OK(mpt_cuda_state_get(gpu.cuda, &got, state, stream));
