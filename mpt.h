@@ -1521,7 +1521,8 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
  * mpt_axpy_publish takes 2 or 3 times as long, mpt_row_update without a master 70 to 250 ns up to 128. */
 
 /* mpt_dot -- the sum of a[i] * x[i].
- *   a, x  in  [n], each in its format: F32, F16 or BF16
+ *   a, x  in  [n], aligned as elements are, each in its format: F32, F16 or BF16; convert rows in FP8 or in
+ *             blocks to floats first
  * Returns: the sum; 0 for n 0, NULL, or more elements than an array can hold; NaN for another format.
  * Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
@@ -2527,7 +2528,6 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     mpt_status     status = MPT_OK;
     if (!s->checks || s->in_use & 4u) {
         status = MPT_E_ORDER;
-        s->found_inf = 0u;
     } else if (rule & MPTI_OURS) {
         status = mpti_ours_advance(s);
     } else if (rule & MPTI_MOVES) {

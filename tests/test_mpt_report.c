@@ -1820,6 +1820,7 @@ TEST(writing)
         {"\xf0\x8f\xbf\xbf", "\\ufffd\\ufffd\\ufffd\\ufffd"}, {"\xf0\x90\x80\x80", "\xf0\x90\x80\x80"},
         {"\xf4\x90\x80\x80", "\\ufffd\\ufffd\\ufffd\\ufffd"}, {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
         {"\xf5\x80\x80\x80", "\\ufffd\\ufffd\\ufffd\\ufffd"}, {"\xe2\x82", "\\ufffd\\ufffd"},
+         {"\xc3\xc3", "\\ufffd\\ufffd"},
         {"\x80\x7f", "\\ufffd\\u007f"}, {"\xf0\x9f\x98\"", "\\ufffd\\ufffd\\ufffd\\\""}};
     size_t              i;
     static mpt_range    r;
