@@ -5668,19 +5668,6 @@ static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n
     return scale;
 }
 
-/* One number of a block as the bits of a float: the product is exact in a double, and rounded once. Inf * 0
- * cannot occur: E5M2, the only element format with Inf, has E8M0 scales, which are not 0. */
-MPTI_NOINLINE static uint32_t mpti_block_value(const mpti_blocks *b, const mpt_fields *scale, uint32_t code)
-{
-    const mpt_fields p = mpti_take_apart(b->element, code);
-    if (scale->kind == MPT_CLASS_QUIET_NAN || p.kind <= MPT_CLASS_QUIET_NAN)
-        return 0x7fc00000u;
-    if (p.kind == MPT_CLASS_POS_INF || p.kind == MPT_CLASS_NEG_INF)
-        return p.sign << 31 | 0x7f800000u;
-    return mpti_float_of(mpti_f64_compose(p.sign, p.significand * scale->significand * b->tensor_sig,
-                                          p.exponent + scale->exponent + b->tensor_exp));
-}
-
 /* Quantize the blocks from element i to the end, n. */
 static void mpti_blocks_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *scales,
                                  const unsigned char *from, size_t i, size_t n)
@@ -5702,44 +5689,82 @@ static void mpti_blocks_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *
     }
 }
 
-/* Dequantize the blocks from element i to n by table lookup. A row has a number for each element code, filled
- * in as codes occur. NVFP4 has a row for each scale. The MX formats have one row, for scale 1: other scales
- * are added to the exponents of all but 0, Inf and NaN, as long as all products are normal floats, even of
- * E5M2's 2^-16 and 1.75 * 2^15. Blocks with one of the few other scales clear and use row 0. */
-static void mpti_blocks_dequantize(const mpti_blocks *b, unsigned char *to, const uint8_t *codes,
-                                   const uint8_t *scales, size_t i, size_t n)
+/* Dequantizing goes by steps of 16 elements with the same scale. The patterns of element * scale differ from
+ * the elements' by `add`, and those of odd codes of E2M1, with mantissa 1.5 (or 1/2), by `odd` too. */
+typedef struct mpti_block_shift { uint32_t add, odd; } mpti_block_shift;
+
+/* By masks: of conditions compilers make branches here. Subnormals are small integers, exact as floats. */
+#define MPTI_MASK(condition) (0u - (uint32_t)(condition))
+MPTI_INLINE void mpti_block_loop(uint32_t *MPTI_RESTRICT to, const uint8_t *codes, const mpti_blocks *b,
+                                 const mpti_block_shift *step, size_t n)
 {
-    const uint32_t bits = (uint32_t)b->element->bits, step = b->packed ? bits : 8u, unknown = 0xffffffffu;
-    const size_t   size = (size_t)b->block->size;
-    uint32_t       rows[127 * 16 + 256], k;
-    uint8_t        unpacked[MPTI_BLOCK_SIZE_MAX];
-    mpt_fields     fields;
-    fields.code = unknown;
-    memset(b->powers ? rows + 127 * 16 : rows, 0xff, sizeof *rows * (b->powers ? 256u : 128u * 16u));
-    for (; i < n; i += size) {
-        const uint32_t take = (uint32_t)(n - i < size ? n - i : size), scale = scales[i / size];
-        const int      rare = b->powers && scale - 17u > 239u - 17u;
-        const uint32_t own = b->powers && !rare ? 127u : scale, up = scale - own;
-        const uint8_t *in = codes + i / 8u * step;
-        uint32_t      *row = rare ? rows : rows + 16u * (own & 127u), apart = step;
-        if (rare)
-            memset(row, 0xff, sizeof *row * 256u);
-        if (step == 6u) {
-            (void)mpt_unpack_n(unpacked, in, take, 6);
-            in = unpacked, apart = 8u;
+    const int      up = 31 - b->sign_at, down = up + b->m - 23, nans = b->element->has_nan;
+    const int32_t  normal = (int32_t)(1u << (b->m + up)), most = (int32_t)b->most;
+    const int32_t  inf = b->element->has_inf ? most + 1 : 0;
+    uint32_t       wide[MPTI_TILE] MPTI_ALIGNED, *MPTI_RESTRICT in = wide;
+    size_t         i, k;
+    for (i = 0; i < n; i += 16u)
+        for (k = 0; k < 16u; k++)
+            wide[i + k] = codes[i + k];
+    for (i = 0; i < n; i += 16u, step++, to += 16, in += 16) {
+        const uint32_t odd = step->odd, add = step->add + ((b->least - 1u) << 23);
+        const uint32_t tiny = step->add - odd + ((b->least - 127u - (uint32_t)(b->m + up)) << 23);
+        for (k = 0; k < 16u; k++) {
+            const uint32_t c = in[k] << up, a = c & 0x7fffffffu, large = (a >> down) + add;
+            const uint32_t small = mpti_f32_bits((float)(int32_t)a) + tiny;
+            const uint32_t x = large ^ ((large ^ small) & MPTI_MASK((int32_t)a < normal));
+            to[k] = (c & 0x80000000u) | ((x + (MPTI_MASK(in[k] & 1u) & odd)) & MPTI_MASK(a != 0u));
         }
-        for (k = 0; k < take; k++) {
-            const uint32_t code = (uint32_t)in[k * apart / 8u] >> k * apart % 8u & ((1u << bits) - 1u);
-            uint32_t       u = row[code];
-            if (u == unknown) {
-                if (fields.code != own)
-                    fields = mpti_take_apart(b->scale, own);
-                row[code] = u = mpti_block_value(b, &fields, code);
+        if (nans)
+            for (k = 0; k < 16u; k++) {
+                const int32_t  a = (int32_t)(in[k] & 0x7fu);
+                const uint32_t over = MPTI_MASK(a > most), nan = over & MPTI_MASK(a != inf);
+                to[k] = (to[k] & ~nan & (~over | 0x80000000u)) | (over & 0x7f800000u) | (nan & 0x400000u);
             }
-            u += (u & 0x7fffffffu) - 1u < 0x7f7fffffu ? up << 23 : 0u;
-            memcpy(to + 4u * (i + k), &u, 4u);
-        }
     }
+}
+MPTI_TWICE(mpti_block_steps, mpti_block_loop,
+           (uint32_t *MPTI_RESTRICT to, const uint8_t *codes, const mpti_blocks *b,
+            const mpti_block_shift *step, size_t n), (to, codes, b, step, n))
+
+/* sig * 2^exp, a normal number, to the nearest float. 0 < sig < 2^31. */
+static uint32_t mpti_float_near(uint32_t sig, int exp)
+{
+    const int up = mpti_clz32(sig) - 1;
+    return mpti_shift_rne32(sig << up, 7) + ((uint32_t)(exp + 156 - up) << 23);
+}
+
+/* The step of a scale.  Returns: 0 if a product is neither 0 nor a normal float, even of E5M2's 2^-16 and
+ * 1.75 * 2^15. For NVFP4, 1 and 3 times the scale are rounded; the others are these times powers of two. */
+static int mpti_block_shift_of(mpti_block_shift *step, const mpti_blocks *b, uint32_t scale)
+{
+    const uint32_t field = scale >> 3 & 15u, sig = ((scale & 7u) | (field ? 8u : 0u)) * b->tensor_sig;
+    const int      exp = b->tensor_exp + (int)(field + !field) - 10;
+    const int      usual = b->powers ? scale - 17u <= 239u - 17u
+                                     : (scale & 127u) - 1u < 126u && exp >= -148 && exp <= 96;
+    step->add = usual ? (scale - 127u) << 23 : 0u, step->odd = 0u;
+    if (usual && !b->powers) {
+        step->add = mpti_float_near(sig, exp) - 0x3f800000u;
+        step->odd = mpti_float_near(3u * sig, exp) - 0x40400000u - step->add;
+    }
+    return usual;
+}
+
+/* The other products: exact in a double, and rounded once. 0, Inf and NaN are right already, unless the scale
+ * is NaN. Inf * 0 cannot occur: E5M2, the only element format with Inf, has E8M0 scales, which are not 0. */
+static void mpti_block_slowly(uint32_t *to, const uint8_t *codes, const mpti_blocks *b, uint32_t code)
+{
+    const mpt_fields s = mpti_take_apart(b->scale, code);
+    int              k;
+    for (k = 0; k < 16; k++)
+        if (s.kind == MPT_CLASS_QUIET_NAN)
+            to[k] = 0x7fc00000u;
+        else if (to[k] & 0x7fffffffu) {
+            const mpt_fields p = mpti_take_apart(b->element, codes[k]);
+            if (p.significand)
+                to[k] = mpti_float_of(mpti_f64_compose(p.sign, p.significand * s.significand * b->tensor_sig,
+                                                       p.exponent + s.exponent + b->tensor_exp));
+        }
 }
 
 #if MPTI_X86
@@ -5842,26 +5867,24 @@ MPTI_IN_512 void mpti_from_mxfp4_512(float *to, const uint8_t *codes, uint32_t s
     mpti_put_512((unsigned char *)(to + 16), y, 0);
 }
 
-/* Dequantize whole tiles; returns how many elements they have. Blocks with scale codes outside 2..252 go
- * element by element: they are NaN, or some of their products are not normal floats. */
+/* Dequantize tiles up to one with a scale code outside 2..252: such blocks are NaN, or some of their products
+ * are not normal floats.  Returns: how many elements. */
 MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_tiles_512(const mpti_blocks *b, unsigned char *to,
                                                            const uint8_t *codes, const uint8_t *scales,
                                                            size_t n, int around)
 {
-    const size_t bytes = b->packed ? MPTI_MXFP4 / 2 : MPTI_MXFP4;
-    float        tile[MPTI_TILE] MPTI_ALIGNED;
-    size_t       i, k;
-    for (i = 0; i + MPTI_TILE <= n; i += MPTI_TILE) {
+    const int packed = b->packed, bytes = packed ? MPTI_MXFP4 / 2 : MPTI_MXFP4;
+    float     tile[MPTI_TILE] MPTI_ALIGNED;
+    size_t    i, k;
+    for (i = 0; i + MPTI_TILE <= n; i += MPTI_TILE, scales += MPTI_MXFP4_TILE) {
         float *const floats = around ? tile : (float *)(void *)(to + 4u * i);
-        for (k = 0; k < MPTI_MXFP4_TILE; k++) {
-            const uint8_t *from = codes + (i / MPTI_MXFP4 + k) * bytes;
-            const uint32_t scale = scales[i / MPTI_MXFP4 + k];
-            if (MPTI_LIKELY(scale - 2u <= 250u))
-                mpti_from_mxfp4_512(floats + MPTI_MXFP4 * k, from, scale, b->packed);
-            else
-                mpti_blocks_dequantize(b, (unsigned char *)(floats + MPTI_MXFP4 * k), from,
-                                       scales + i / MPTI_MXFP4 + k, 0, MPTI_MXFP4);
+        uint32_t     odd = 0u;
+        for (k = 0; k < MPTI_MXFP4_TILE; k++, codes += bytes) {
+            odd |= (uint32_t)(scales[k] - 2u > 250u);
+            mpti_from_mxfp4_512(floats + MPTI_MXFP4 * k, codes, scales[k], packed);
         }
+        if (odd)
+            break;
         if (around)
             mpti_put_tile_512(to + 4u * i, tile);
     }
@@ -5894,14 +5917,37 @@ static void mpti_blocks_quantize_range(void *context, size_t part, size_t i, siz
 
 static void mpti_blocks_dequantize_range(void *context, size_t part, size_t i, size_t n)
 {
-    const mpti_blocking *c = (const mpti_blocking *)context;
+    const mpti_blocking *const c = (const mpti_blocking *)context;
+    const mpti_blocks *const   b = &c->b;
+    const int                  bits = b->packed ? b->element->bits : 8;
+    const uint32_t             steps = (uint32_t)b->block->size / 16u;
+    uint32_t                   out[MPTI_TILE] MPTI_ALIGNED, slow, k;
+    uint8_t                    in[MPTI_TILE] = {0};
+    mpti_block_shift                  step[MPTI_TILE / 16];
+    size_t                     take;
     (void)part;
+    for (; i < n; i += take) {
+        const uint8_t *const codes = c->codes + mpt_packed_size(i, bits);
+        const uint8_t *const scale = c->scales + i / (size_t)b->block->size;
+        unsigned char *const to = c->floats + 4u * i;
 #if MPTI_X86
-    if (c->fast)
-        i += mpti_from_mxfp4_tiles_512(&c->b, c->floats + 4u * i, c->codes + (c->b.packed ? i / 2u : i),
-                                       c->scales + i / MPTI_MXFP4, n - i, c->around);
+        take = c->fast ? mpti_from_mxfp4_tiles_512(b, to, codes, scale, n - i, c->around) : 0u;
+        if (take)
+            continue;
 #endif
-    mpti_blocks_dequantize(&c->b, c->floats, c->codes, c->scales, i, n);
+        take = n - i < MPTI_TILE ? n - i : MPTI_TILE;
+        if (bits < 8)
+            (void)mpt_unpack_n(in, codes, take, bits);
+        else
+            memcpy(in, codes, take);
+        for (k = slow = 0u; 16u * k < take; k++)
+            slow |= (uint32_t)!mpti_block_shift_of(step + k, b, scale[k / steps]) << k;
+        mpti_block_steps(out, in, b, step, take);
+        for (k = 0; slow >> k; k++)
+            if (slow >> k & 1u)
+                mpti_block_slowly(out + 16u * k, in + 16u * k, b, scale[k / steps]);
+        memcpy(to, out, 4u * take);
+    }
 }
 
 static mpt_status mpti_blocks_run(mpt_block block, uint8_t *codes, uint8_t *scales, unsigned char *floats,
