@@ -5873,17 +5873,14 @@ MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_tiles_512(const mpti_blocks *b,
                                                            const uint8_t *codes, const uint8_t *scales,
                                                            size_t n, int around)
 {
-    const int packed = b->packed, bytes = packed ? MPTI_MXFP4 / 2 : MPTI_MXFP4;
-    float     tile[MPTI_TILE] MPTI_ALIGNED;
-    size_t    i, k;
+    const size_t bytes = b->packed ? MPTI_MXFP4 / 2 : MPTI_MXFP4;
+    float        tile[MPTI_TILE] MPTI_ALIGNED;
+    size_t       i, k;
     for (i = 0; i + MPTI_TILE <= n; i += MPTI_TILE, scales += MPTI_MXFP4_TILE) {
         float *const floats = around ? tile : (float *)(void *)(to + 4u * i);
-        uint32_t     odd = 0u;
-        for (k = 0; k < MPTI_MXFP4_TILE; k++, codes += bytes) {
-            odd |= (uint32_t)(scales[k] - 2u > 250u);
-            mpti_from_mxfp4_512(floats + MPTI_MXFP4 * k, codes, scales[k], packed);
-        }
-        if (odd)
+        for (k = 0; k < MPTI_MXFP4_TILE && MPTI_LIKELY(scales[k] - 2u <= 250u); k++, codes += bytes)
+            mpti_from_mxfp4_512(floats + MPTI_MXFP4 * k, codes, scales[k], b->packed);
+        if (k < MPTI_MXFP4_TILE)
             break;
         if (around)
             mpti_put_tile_512(to + 4u * i, tile);
@@ -5923,7 +5920,7 @@ static void mpti_blocks_dequantize_range(void *context, size_t part, size_t i, s
     const uint32_t             steps = (uint32_t)b->block->size / 16u;
     uint32_t                   out[MPTI_TILE] MPTI_ALIGNED, slow, k;
     uint8_t                    in[MPTI_TILE] = {0};
-    mpti_block_shift                  step[MPTI_TILE / 16];
+    mpti_block_shift           step[MPTI_TILE / 16];
     size_t                     take;
     (void)part;
     for (; i < n; i += take) {
