@@ -3803,8 +3803,7 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned caus
 
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
 {
-    const mpt_status status = mpti_scaler_usable(s);
-    return status != MPT_OK ? status : mpti_scaler_advance(s);
+    return s ? mpti_scaler_advance(s) : MPT_E_ARG;
 }
 
 /* ---- check, unscale, clip ---- */

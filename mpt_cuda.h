@@ -2075,8 +2075,7 @@ MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_strea
 
 MPTI_KERNEL(32) mpti_k_update(mpt_cuda_state *state)
 {
-    if (!(state->scaler.in_use & 3u) || mpti_scaler_advance(&state->scaler) == MPT_E_ORDER)
-        state->misuse++;                /* scaler.verdict keeps other errors */
+    state->misuse += mpti_scaler_advance(&state->scaler) == MPT_E_ORDER;    /* scaler.verdict keeps others */
     state->blocks_done = 0u;            /* kernels that ran at once may have left a wrong count */
 }
 

@@ -1257,6 +1257,7 @@ TEST(block_count_heals)
     state.blocks_done = 3;
     OK(mpt_cuda_state_set(gpu.cuda, run.state, &state, gpu.stream));
     OK(mpt_cuda_scaler_update(gpu.cuda, run.state, gpu.stream));        /* out of order, too */
+    CHECK_EQ_I(mpt_scaler_update(&run.scaler), MPT_E_ORDER);
     run.misuse++;
     check_round(run, false);
 }

@@ -1114,7 +1114,8 @@ TEST(configurations)
     size_t            i;
     int               d;
     memset(&zeroed, 0, sizeof zeroed);
-    CHECK_EQ_I(mpt_scaler_update(&zeroed), MPT_E_ORDER);
+    s = zeroed;
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
     for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
         good = mpt_scaler_defaults((mpt_scaler_dialect)d);
         mt_context(mpt_scaler_name((mpt_scaler_dialect)d), NULL);
