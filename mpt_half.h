@@ -5711,8 +5711,8 @@ MPTI_INLINE void mpti_block_loop(uint32_t *MPTI_RESTRICT to, const uint8_t *code
         const uint32_t tiny = step->add - odd + ((b->least - 127u - (uint32_t)(b->m + up)) << 23);
         for (k = 0; k < 16u; k++) {
             const uint32_t c = in[k] << up, a = c & 0x7fffffffu, large = (a >> down) + add;
-            const uint32_t small = mpti_f32_bits((float)(int32_t)a) + tiny;
-            const uint32_t x = large ^ ((large ^ small) & MPTI_MASK((int32_t)a < normal));
+            const uint32_t subnormal = mpti_f32_bits((float)(int32_t)a) + tiny;
+            const uint32_t x = large ^ ((large ^ subnormal) & MPTI_MASK((int32_t)a < normal));
             to[k] = (c & 0x80000000u) | ((x + (MPTI_MASK(in[k] & 1u) & odd)) & MPTI_MASK(a != 0u));
         }
         if (nans)
