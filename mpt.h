@@ -993,7 +993,7 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
  * and can produce: changed values with a fitting checksum cause no undefined step. Arrays may hold anything.
  * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG; MPT_E_DATA
  * for a buffer that is damaged, cut, of another version or of another shape (state->fault tells which); then
- * nothing is changed. Weights that shall fit another model save themselves, by mpt_weights_get.
+ * nothing is changed. For another model save the weights yourself, by mpt_weights_get.
  * Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes);
 #endif /* MPT_NO_CHECKPOINT */

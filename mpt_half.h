@@ -976,10 +976,8 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_no_array(const void *array, size_t n, 
     return mpti_no_array_here(array, n, bytes);
 }
 
-MPTI_UNUSED static size_t mpti_apart(ptrdiff_t stride)
-{
-    return stride < 0 ? 0u - (size_t)stride : (size_t)stride;
-}
+MPT_HD size_t mpti_apart(ptrdiff_t stride) { return stride < 0 ? 0u - (size_t)stride : (size_t)stride; }
+
 /* Is an array of elements that are `stride` bytes apart missing, or larger than memory? */
 MPTI_UNUSED static int mpti_no_strided(const void *array, size_t n, ptrdiff_t stride)
 {
@@ -3941,7 +3939,7 @@ static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
 }
 
 /* `array` is not const, or gcc warns of arrays that the caller has not written yet. */
-static int mpti_bad_side(const mpti_side *side, const void *array, size_t n)
+static int mpti_bad_side(const mpti_side *side, void *array, size_t n)
 {
     return !side->info || mpti_no_strided(array, n, side->stride);
 }
@@ -4432,7 +4430,7 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     mpti_range_fn  *range = mpti_convert_range;
     mpti_converting c;
     size_t          parts;
-    if (mpti_bad_side(d, dst, n) || mpti_bad_side(s, src, n) || mpti_refused_opts(opts))
+    if (mpti_bad_side(d, dst, n) || mpti_bad_side(s, (void *)(uintptr_t)src, n) || mpti_refused_opts(opts))
         return MPT_E_ARG;
     if (d->stride == d->info->bytes && s->stride == s->info->bytes
             ? mpti_clobbers(dst, (size_t)d->stride, src, (size_t)s->stride, n)
@@ -5693,7 +5691,8 @@ static void mpti_blocks_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *
  * the elements' by `add`, and those of odd codes of E2M1, with mantissa 1.5 (or 1/2), by `odd` too. */
 typedef struct mpti_block_shift { uint32_t add, odd; } mpti_block_shift;
 
-/* By masks: of conditions compilers make branches here. Subnormals are small integers, exact as floats. */
+/* By masks: of conditions compilers make branches here. c: the code with its sign in bit 31; large: the
+ * result for a normal number; a subnormal one is a small integer times a power of two, exact as a float. */
 #define MPTI_MASK(condition) (0u - (uint32_t)(condition))
 MPTI_INLINE void mpti_block_loop(uint32_t *MPTI_RESTRICT to, const uint8_t *codes, const mpti_blocks *b,
                                  const mpti_block_shift *step, size_t n)
