@@ -10,7 +10,7 @@ logs=$out/check
 rm -rf "$logs"
 mkdir -p "$logs"
 [ "${MPT_CI:-0}" = 1 ] && export MPT_CI
-export MPT_JOBS=1 FUZZ_SECONDS="${FUZZ_SECONDS:-4}"
+export MPT_JOBS=1 FUZZ_SECONDS="${FUZZ_SECONDS:-3}"
 grep -v '^ *#' tests/suites > "$logs/suites"
 
 # suite NAME COMMAND: run a suite, print a line, and write the result to a file that nothing else writes

@@ -92,7 +92,9 @@ check "a C99 user compiles" $c99 -O2 -c tests/compile/user_cuda.c -o "$out/user_
 # shellcheck disable=SC2086
 check "the rest of a split build compiles" $c99 -c "$out/rest.c" -o "$out/rest.o"
 # One call for all architectures compiles the host code once. The output of ptxas is split by architecture.
-gencode=$(for sm in $architectures; do echo "-gencode arch=compute_$sm,code=sm_$sm"; done)
+# sm_121 takes the PTX of sm_120, which has the same instructions for us.
+gencode=$(for sm in $architectures; do echo "-gencode arch=compute_$sm,code=sm_$sm"; done |
+    sed 's/compute_121/compute_120/')
 rm -f "$out"/whole.* "$out"/ptxas.*
 include whole.cu MPT_IMPLEMENTATION
 # shellcheck disable=SC2086
@@ -202,11 +204,11 @@ check "bench_cuda.cu compiles" "$NVCC" $quiet $quick tests/bench/bench_cuda.cu "
     "$out/impl.o" -lcublasLt ${nccl#* } -o "$out/bench"
 # shellcheck disable=SC2086
 check "example 05 compiles" \
-    "$NVCC" $quiet $quick examples/05_train_digits_cuda.cu -lcublasLt -o "$out/05"
+    "$NVCC" $quiet $again examples/05_train_digits_cuda.cu -lcublasLt -o "$out/05"
 for f in before after; do
     # shellcheck disable=SC2086
     check "example 10, $f, compiles" \
-        "$NVCC" $quiet $quick "examples/10_drop_into_cuda/$f.cu" -o "$out/10"
+        "$NVCC" $quiet $again "examples/10_drop_into_cuda/$f.cu" -o "$out/10"
 done
 # shellcheck disable=SC2086
 check "example 11 compiles" "$NVCC" $quiet $again -DASK_THE_GPU -x cu examples/11_gpu_advice.c -o "$out/11"

@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/fuzz
 mkdir -p "$out"
+rm -f "$out/impl.o"
 seconds=${FUZZ_SECONDS:-10}
 needs_cjson() { grep -q cJSON "$1"; }
 has_cjson() { have pkg-config && pkg-config --exists libcjson; }
@@ -62,16 +63,18 @@ fi
 
 if ! have afl-fuzz || ! have afl-clang-fast; then
     skip "AFL++ is not installed: afl++"
+elif ! [ -f "$out/impl.o" ]; then
+    skip "AFL++: no implementation for libFuzzer, which it shares"
 elif ! has_cjson; then
     skip "AFL++: cJSON is not installed"
 else
     export AFL_USE_ASAN=1 AFL_USE_UBSAN=1 AFL_SKIP_CPUFREQ=1 AFL_NO_UI=1 AFL_NO_AFFINITY=1 AFL_QUIET=1 \
-        AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1
+        AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1 AFL_DONT_OPTIMIZE=1
     rm -rf "$out/afl"
     [ -d "$out/seeds" ] || check "seeds" seeds
     # shellcheck disable=SC2046,SC2086
     check "fuzz_inspect builds with AFL++" afl-clang-fast -std=c99 -O1 -g1 -fsanitize=fuzzer -I. \
-        $inspect_sources tests/impl.c -o "$out/fuzz_inspect_afl" $(inspect_flags)
+        $inspect_sources "$out/impl.o" -o "$out/fuzz_inspect_afl" $(inspect_flags)
     check "fuzz_inspect runs under AFL++" afl-fuzz -V "$seconds" -i "$out/seeds" -o "$out/afl" \
         -m none -t 5000 -- "$out/fuzz_inspect_afl"
     runs=$(sed -n 's/^execs_done *: *//p' "$out/afl/default/fuzzer_stats" 2>/dev/null)

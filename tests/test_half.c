@@ -422,13 +422,19 @@ static void check_f64(const small_fn *h, uint64_t u, uint64_t want)
 /* All midpoints, up to the one between the largest finite number and the next power of two. The tie goes to
  * the even code, the next number below it down, the next number above it up. The smallest steps in f64 are
  * far below half an ulp of float, which catches a conversion that goes through float. */
+/* A step over the codes of a format: 1; with --short, if there are many codes, on average mt.every. */
+static uint32_t some_of(const row *r)
+{
+    return r->bits > 8 && mt.every > 1u ? 1u + (uint32_t)(mt_random() % (2u * mt.every - 1u)) : 1u;
+}
+
 TEST(small_midpoints)
 {
     static const int64_t steps[] = {1, 2, 3, 1 << 27, 1 << 28, (1 << 28) + 1, (1 << 29) - 1, 1 << 29};
     uint64_t c;
     size_t   i, k;
     for (k = 0; k < SMALLS; k++)
-        for (c = 0; c <= row_of(smalls[k].id)->max_code; c++) {
+        for (c = 0; c <= row_of(smalls[k].id)->max_code; c += some_of(row_of(smalls[k].id))) {
             const small_fn *h = &smalls[k];
             const row      *r = row_of(h->id);
             const num       middle = num_middle(ref_value(r, c), ref_value(r, c + 1u));
@@ -501,7 +507,7 @@ static void check_pattern(const small_fn *h, const row *r, uint32_t u)
 static void check_structured(const small_fn *h, const row *r)
 {
     uint32_t exponent, bit, k;
-    for (exponent = 0; exponent < 512u; exponent++) /* with the sign */
+    for (exponent = 0; exponent < 512u; exponent += mt.every > 1u ? 3u : 1u) /* with the sign */
         for (bit = 0; bit <= 23; bit++)
             for (k = 0; k < 3u; k++) {
                 const uint32_t one = (1u << bit) - 1u + k;
@@ -533,22 +539,24 @@ static uint32_t f32_threshold(const row *r, uint64_t c)
     return num_to_f32(num_middle(ref_value(r, c), ref_value(r, c + 1u))) + (c & 1u ? 0u : 1u);
 }
 
-/* 65536 consecutive float patterns: the functions of arrays and of numbers; if `encode`, also mpt_encode. */
-static void check_f32_block(const small_fn *h, const row *r, uint32_t first, int encode)
+#define HALF_BLOCK 32768u
+
+/* Consecutive float patterns: the functions of arrays and of numbers; if `encode`, also mpt_encode. */
+static void check_f32_run(const small_fn *h, const row *r, uint32_t first, uint32_t count, int encode)
 {
-    static uint32_t src[65536];
-    static uint16_t dst[65536], dst_sat[65536];
+    static uint32_t src[HALF_BLOCK];
+    static uint16_t dst[HALF_BLOCK], dst_sat[HALF_BLOCK];
     const mpt_opts  plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
     const uint64_t  sign = sign_bit_of(r, first >> 31 ? 1 : 0);
     uint64_t        code = ref_nearest(r, f64_from_f32_bits(first)) & ~sign;
     uint64_t        wrong = 0u;
     uint32_t        i, threshold = f32_threshold(r, code);
-    for (i = 0; i < 65536u; i++)
+    for (i = 0; i < count; i++)
         src[i] = first + i;
-    CHECK_EQ_I(h->from_f32_n(dst, src, 65536u), MPT_OK);
+    CHECK_EQ_I(h->from_f32_n(dst, src, count), MPT_OK);
     if (h->from_f32_sat_n)
-        CHECK_EQ_I(h->from_f32_sat_n(dst_sat, src, 65536u), MPT_OK);
-    for (i = 0; i < 65536u; i++) {
+        CHECK_EQ_I(h->from_f32_sat_n(dst_sat, src, count), MPT_OK);
+    for (i = 0; i < count; i++) {
         const uint32_t a = src[i] & 0x7fffffffu;
         uint64_t       want, sat;
         for (; a >= threshold && a <= 0x7f800000u; threshold = f32_threshold(r, code))
@@ -566,6 +574,14 @@ static void check_f32_block(const small_fn *h, const row *r, uint32_t first, int
         }
     }
     CHECK_EQ_U_AT(wrong, 0u, first);
+}
+
+/* 65536 consecutive float patterns; with --short only both ends of the block, where codes change. */
+static void check_f32_block(const small_fn *h, const row *r, uint32_t first, int encode)
+{
+    const uint32_t ends = mt.every > 1u ? 4096u : HALF_BLOCK;
+    check_f32_run(h, r, first, ends, encode);
+    check_f32_run(h, r, first + 65536u - ends, ends, encode);
 }
 
 /* The default run checks blocks where overflow, subnormals or NaN begin, and a share of the others: 1 in a
@@ -617,7 +633,7 @@ static void check_direction_run(const row *r, const mpt_opts *o, uint32_t first,
 /* 65536 consecutive float patterns; with --short only both ends of the block, where codes change. */
 static void check_direction_block(const row *r, const mpt_opts *o, uint32_t first)
 {
-    const uint32_t ends = mt.every > 1u ? 2048u : 32768u;
+    const uint32_t ends = mt.every > 1u ? 2048u : HALF_BLOCK;
     check_direction_run(r, o, first, ends);
     check_direction_run(r, o, first + 65536u - ends, ends);
 }
@@ -859,7 +875,7 @@ TEST(encode_f64_classes)
         uint64_t   field, top, step;
         if (kept > 14 && r->id != MPT_F32)
             continue;
-        step = mt.long_mode ? 1u : kept > 8 ? 127u : 1u;
+        step = mt.long_mode ? 1u : kept > 8 ? 127u : mt.every > 1u ? 3u : 1u;
         for (field = 0; field < 0x7ffu; field += mt.every) {
             const int e = (int)field - 1023, in_range = e >= r->emin - r->m - 3 && e <= r->emax + 2;
             if (!in_range && field % 64u)
@@ -912,7 +928,7 @@ TEST(encode_integers)
     for (i = 0; i < COUNT_OF(rows); i++) {
         const row *r = &rows[i];
         mt_context(r->name, "integers");
-        for (k = 0; k < 6000u; k++) {
+        for (k = 0; k < 6000u; k += some_of(r)) {
             const mpt_opts o = some_options();
             const uint64_t u = k < 300u ? k : some_integer();
             const int64_t  v = (int64_t)(u >> 1) * (k & 1u ? -1 : 1);
@@ -1014,7 +1030,7 @@ TEST(decode_integers)
     for (i = 0; i < COUNT_OF(rows); i++) {
         const row *r = &rows[i];
         mt_context(r->name, "to integers");
-        for (code = 0; code < (r->bits > 16 ? 20000u : ONE << r->bits); code++) {
+        for (code = 0; code < (r->bits > 16 ? 20000u : ONE << r->bits); code += some_of(r)) {
             const mpt_opts o = some_options();
             const uint64_t field = (uint64_t)(r->bias - 2) + mt_random() % 70u;     /* 2^-2 to 2^67 */
             const uint64_t sign = (code & 1u) << (r->bits - 1);

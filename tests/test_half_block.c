@@ -271,7 +271,7 @@ static void check_blocks(size_t which, size_t n, const mpt_block_opts *o, uint32
 
 TEST(block_quantize)
 {
-    const int passes = mt.long_mode ? 100000 : 2000;
+    const int passes = mt.long_mode ? 100000 : 2000 / (int)mt.every;
     size_t    i;
     int       pass;
     for (i = 0; i < COUNT_OF(blocks); i++)
@@ -289,7 +289,7 @@ TEST(block_quantize_defaults)
     size_t i;
     int    pass;
     for (i = 0; i < COUNT_OF(blocks); i++)
-        for (pass = 0; pass < (mt.long_mode ? 100000 : 2000); pass++) {
+        for (pass = 0; pass < (mt.long_mode ? 100000 : 2000 / (int)mt.every); pass++) {
             mpt_block_opts o;
             memset(&o, 0, sizeof o);
             o.scaling = (mpt_block_scaling)(pass % 4);
