@@ -610,9 +610,10 @@ typedef struct mpt_tensor_report {
  *   tensors  in      [count]; each needs grad
  *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a
- * mpt_scaler_scale since the last update, once after a refused mpt_*_step or mpt_clip, and for a second check
- * of the same step before the update, also of another list. An error sets step->found_inf and makes
- * mpt_scaler_update refuse: whoever ignores the status skips the step, and is told by the update.
+ * mpt_scaler_scale since the last update, after a refused mpt_*_step or mpt_clip, and for a second check of
+ * the same step before the update, also of another list. An error sets step->found_inf and makes
+ * mpt_scaler_update refuse: whoever ignores the status skips the step, and is told by the update. As a step
+ * after a refused check may be refused, too, a loop that goes on may be refused for good: then zero `step`.
  * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
  * fixed tree, so that the norm is off by at most 2^-21 of itself and, where gradients differ, by far less; no
  * square overflows or vanishes.  Parity: bit-exact host/device, for any thread count, vector width or grid.
@@ -1154,7 +1155,8 @@ typedef struct mpt_range_tolerance {
 
 /* mpt_range_choose_scale -- find the power of two, 2^-126 to 2^127, that loses least: nothing overflows, and
  * `headroom` doublings stay possible; among those, fewest flushed to zero, then fewest subnormal, then
- * nearest 1. Without a tolerance no avoidable loss is accepted: a few tiny outliers can ask for a large one.
+ * nearest 1. What overflows at every scale is left aside. Without a tolerance no avoidable loss is accepted:
+ * a few tiny outliers, or a huge one (-FLT_MAX for missing data), can ask for a scale that suits no other.
  *   headroom   in  bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
  *   tolerated  in  NULL: nothing. What is tolerated counts as no loss. With overflow above 0 the largest
  *                  values are left aside, and headroom counts above the highest binade of the others
@@ -5844,13 +5846,13 @@ MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
     const mpt_format_info *f = mpt_format_get(format);
     unsigned               flags = 0u;
     uint64_t               code, magnitude;
-    if (!f || f->specials == MPT_SPECIALS_SCALE || !mpti_f64_is_finite(value))
+    if (!f || f->specials == MPT_SPECIALS_SCALE || mpti_f64_bits(value) << 1 > (uint64_t)0xffe << 52)
         return MPT_LINT_UNKNOWN;
     if (!(mpti_f64_bits(value) << 1))
         return MPT_LINT_OK;
     code = mpt_encode(format, value, NULL, &flags);
     magnitude = code & (((uint64_t)1 << (f->bits - 1)) - 1u);
-    if (flags & MPT_FLAG_OVERFLOW)
+    if (flags & (MPT_FLAG_OVERFLOW | MPT_FLAG_INVALID) || !mpti_f64_is_finite(value))
         return MPT_LINT_OVERFLOWS;
     if (!magnitude)
         return MPT_LINT_VANISHES;
@@ -5863,15 +5865,19 @@ MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double 
     const int        kahan = storage == MPT_STORE_KAHAN;
     const double     times = kahan && format == MPT_F16 ? 2048.0 : 1.0, u = fabs(update) * times;
     const mpt_format in = kahan || storage == MPT_STORE_NEAREST ? format : MPT_F32;
+    unsigned         flags = 0u;
     const uint64_t   code =
-        mpt_encode(in, (kahan ? 0.375 * mpt_ulp(format, weight) : fabs(weight)) * times, NULL, NULL);
+        mpt_encode(in, (kahan ? 0.375 * mpt_ulp(format, weight) : fabs(weight)) * times, NULL, &flags);
     const double     at = mpt_decode(in, code);
+    const uint64_t   moved = mpt_encode(in, at + u, NULL, &flags);
     if (!mpt_format_get(format) || (unsigned)storage >= (unsigned)MPT_STORAGE_COUNT ||
         !mpti_f64_is_finite(weight) || !mpti_f64_is_finite(update))
         return MPT_LINT_UNKNOWN;
     if (!(mpti_f64_bits(update) << 1))
         return MPT_LINT_OK;
-    if (mpt_encode(in, at + u, NULL, NULL) == code)
+    if (flags & MPT_FLAG_OVERFLOW && !kahan)
+        return MPT_LINT_OVERFLOWS;
+    if (moved == code)
         return MPT_LINT_UPDATE_LOST;
     return u < mpt_ulp(in, at) ? MPT_LINT_UPDATE_FEW : MPT_LINT_OK;
 }
@@ -6494,6 +6500,9 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
     nonzero = mpt_range_nonzero(r);
     if (nonzero)
         k = mpti_range_doublings(r, mpti_share_of(t->overflow, nonzero)) - headroom;
+    mpti_range_with_scale(r, -126, choice);
+    if (k < -126)                           /* what no scale saves counts no more */
+        k = mpti_range_doublings(r, choice->overflow) - headroom;
     k = k > 127 ? 127 : k < -126 ? -126 : k;
     mpti_range_with_scale(r, k, choice);
     lost = choice->flushed + choice->subnormal;
@@ -7905,10 +7914,14 @@ MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(mpt_format format, const
     const double low = v->out.low;
     const int    is_sum = v->op == MPT_SHADOW_OP_ADD || v->op == MPT_SHADOW_OP_SUB ||
                           v->op == MPT_SHADOW_OP_FMA;
-    int          i, were_finite = 1;
+    int          i, were_finite = 1, had_nan = 0;
     unsigned     flags = 0u;
-    for (i = 0; i < inputs; i++)
+    for (i = 0; i < inputs; i++) {
         were_finite &= mpti_f64_is_finite(v->in[i].low);
+        had_nan |= mpti_f64_is_nan(v->in[i].low);
+    }
+    if (mpti_f64_is_nan(unrounded) && !had_nan)
+        return MPT_SHADOW_INVALID;
     if (!mpti_f64_is_finite(low) && !were_finite)
         return MPT_SHADOW_NONE;
     (void)mpt_encode(format, unrounded, NULL, &flags);      /* formats without Inf overflow to numbers */

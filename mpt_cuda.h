@@ -225,13 +225,14 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
 // >>C7 the step ------------------------------------------------------------------------------------
 /* The calls of the training step of mpt.h, queued on a stream. The device checks their order, since a graph
  * replays them without the host: a call in the wrong order adds 1 to state->misuse, and changes nothing else.
- * (Only a refused check also changes step and scaler, and a refused step its record, as on the CPU.)
+ * (Only a refused check also changes step and scaler, and a refused step its record, as on the CPU: then a
+ * loop that goes on may be refused for good, until mpt_cuda_state_set with a zeroed `step`.)
  * All return MPT_OK, MPT_E_ARG or MPT_E_CUDA, or what is said below, and on an error write nothing. */
 
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
  *   format  in      MPT_F32, MPT_F16 or MPT_BF16; any other is MPT_E_UNSUPPORTED
  *   x       in/out  [n], device memory; each FP32 product is rounded to the format
- * Your own kernel may multiply by state->scaler.scale instead; then call this once, with n = 0. */
+ * Your own kernel may multiply by state->scaler.scale; then call this once for a state, with n = 0. */
 MPT_CUDA_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format,
                                                 void *x, size_t n, mpt_stream stream);
 
@@ -279,7 +280,7 @@ MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_
 /* mpt_cuda_sgd_step, mpt_cuda_adamw_step ... -- as mpt_sgd_step, mpt_adamw_step ..., for every storage, in
  * one launch; LAMB takes four, because of its norms.
  *   o  in  host memory; hyperparameters, copied at the call. The learning rate and the step count come from
- *          state: o->lr and o->t are ignored.
+ *          state: o->lr (though it must be valid) and o->t are ignored.
  * Parameter groups (lr_times, decay_times, no_decay) are those of the list's tensors. To use several
  * optimizers in one step, check one list of all tensors, then step lists that are parts of it, all but the
  * last with MPT_STEP_STAYS_OPEN; only the last adds 1 to state->t. For stochastic rounding, give each of
@@ -1988,6 +1989,8 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
                                   bool write_back, mpt_stream stream, const char *name)
 {
     MPTI_REFUSE_AS(name, !c || !list || !state, MPT_E_ARG, "NULL argument");
+    MPTI_REFUSE_AS(name, write_back && !(list->has & MPTI_ZEROES), MPT_E_ARG,
+                   "two tensors of the list share a gradient, which would be divided twice");
     if (c->stepped == state) c->stepped = NULL;     /* any list may take the next step */
     c->checked = state;
     c->checked_by = list;
@@ -2082,6 +2085,7 @@ MPTI_KERNEL(32) mpti_k_update(mpt_cuda_state *state)
 MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream)
 {
     MPTI_REFUSE(!c || !state, MPT_E_ARG, "NULL argument");
+    if (c->stepped == state) c->stepped = NULL;     /* any list may take the next step */
     return mpti_launch(c, __func__, mpti_k_update, 1, 1, stream, state);
 }
 
@@ -2366,14 +2370,20 @@ static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_l
 
 /* ---- the calls ---- */
 
-/* Is the first gradient of a list one of the list that was checked? The others need not be looked up: who
- * takes the wrong list, as with gradients that were accumulated elsewhere, has no gradient right. */
+/* Are all gradients of a list in the list that was checked? They are looked up from where the last one was
+ * found, so that one pass finds those of a list in the same order. */
 static bool mpti_cuda_was_checked(const mpt_cuda_list *list, const mpt_cuda_list *checked)
 {
-    if (list == checked || !list->tensor_count) return true;
-    for (uint64_t i = 0; i < checked->tensor_count; i++)
-        if (checked->host[i].tensor.grad == list->host[0].tensor.grad) return true;
-    return false;
+    const uint64_t count = checked->tensor_count;
+    for (uint64_t i = 0, at = 0; i < list->tensor_count && list != checked; i++) {
+        const mpt_tensor *const t = &list->host[i].tensor;
+        uint64_t                seen = 0;
+        for (; t->n && seen < count && (checked->host[at].tensor.grad != t->grad ||
+                                        checked->host[at].tensor.n != t->n); seen++)
+            at = at + 1 < count ? at + 1 : 0;
+        if (t->n && seen == count) return false;
+    }
+    return true;
 }
 
 /* All refusals of a step, before anything is queued. */
@@ -2393,7 +2403,8 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
         return mpti_cuda_bad(c, MPT_E_ARG, name, needs & ~list->has & MPTI_ZEROES
                              ? "MPT_STEP_ZERO_GRADS: two tensors of the list share a gradient"
                              : "a tensor of the list lacks m, v, v_max or its weight: master, or param and "
-                               "extra, in the formats that its storage takes; or LAMB met a part");
+                               "extra, in the formats that its storage takes; or LAMB met a part; "
+                               "mpt_tensors_validate says which");
     return MPT_OK;
 }
 

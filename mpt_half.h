@@ -272,6 +272,7 @@ typedef enum mpt_rounding {
 /* What a finite value beyond the largest finite number becomes.
  *   IEEE      Inf or the largest finite number, depending on the rounding direction. A format without Inf
  *             gives NaN in place of Inf; a format without NaN always gives the largest finite number.
+ *             An Inf that cannot stay Inf raises OVERFLOW and INEXACT, like a number that overflows.
  *   SATURATE  the largest finite number; Inf becomes that too (as in "saturating" FP8 conversions)
  *   NAN       NaN in every direction (the largest finite number in a format without NaN); Inf stays Inf */
 typedef enum mpt_overflow { MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN } mpt_overflow;
@@ -300,7 +301,7 @@ typedef struct mpt_opts {
     mpt_nan_mode    nan;
     mpt_tininess    tininess;
     uint32_t        random;         /* for one value: uniform bits, new ones for each value */
-    const uint32_t *randoms;        /* for arrays: one word per element; NULL: words of mpt_philox */
+    const uint32_t *randoms;        /* for arrays: one word per element, none in dst; NULL: of mpt_philox */
     uint64_t        seed, first_element, step;
     uint32_t        stream;         /* for example the tensor's number */
 } mpt_opts;
@@ -509,8 +510,8 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  *   src    in      [n] likewise; in TF32 and formats below 8 bits each element holds one code in its low bits
  *   opts   in      NULL for the defaults
  *   flags  in/out  NULL, or the exception flags of all elements are or-ed in
- * Each element becomes what mpt_encode gives for its value; a signaling NaN raises INVALID. In place as
- * above. Fast are, each with one rounding:
+ * Each element becomes what mpt_encode gives for its value; a signaling NaN raises INVALID, and becomes quiet
+ * but in a copy (below). In place as above. Fast are, each with one rounding:
  *   without options and flags, f64, f32, f16, bf16, e4m3 and e5m2 to each other, and any format to itself (a
  *   copy that keeps every code); without flags and with one option, saturation to e4m3 and e5m2, flushing
  *   between f32, f16 and bf16, and stochastic rounding (by mpt_philox) from f32 to f16 and bf16;
@@ -530,7 +531,7 @@ MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format sr
  * stride of 0 repeats one element. The bytes between elements of dst are not touched. Elements may have any
  * alignment, but those of dst must not overlap. Source and destination must not overlap, unless they start at
  * the same address with the same stride; with one stride they may be two fields of the same records.
- * Errors: as mpt_convert_n; MPT_E_ARG if dst_stride is less than an element.  Threads: any. */
+ * Errors: as mpt_convert_n; MPT_E_ARG for n > 1 if dst_stride is less than an element.  Threads: any. */
 MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
                                        mpt_format src_format, const void *src, ptrdiff_t src_stride,
                                        size_t n, const mpt_opts *opts, unsigned *flags);
@@ -556,8 +557,8 @@ MPT_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *s
  * element before it writes anything.
  *   bad  out  NULL, or the index of the first element that does not fit; unchanged if all fit
  * An element does not fit if it is finite and rounds beyond the largest finite number, even if it would
- * saturate; if it is Inf or NaN and the format has none; if it is negative and the format is unsigned.
- * Inexact results and underflow are not errors (see mpt_inexact_n). Fast from f32, if all fit.
+ * saturate; if it is Inf or NaN and the format has none (an Inf that saturates fits); if it is negative and
+ * the format is unsigned. What is inexact or underflows fits (see mpt_inexact_n). Fast from f32, if all fit.
  * Returns: MPT_OK.  Errors: MPT_E_RANGE, and as mpt_convert_n (nothing is written to dst).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad);
@@ -999,7 +1000,7 @@ MPTI_UNUSED static int mpti_strides_clash(const void *dst, size_t bytes, ptrdiff
 MPT_HD double mpti_error_of(double rounded, double value)
 {
     const uint64_t r = mpti_f64_bits(rounded), v = mpti_f64_bits(value), sign = MPTI_ONE << 63;
-    if (mpti_f64_is_finite(rounded) && r == v)
+    if (r == v && (v & ~sign) <= (uint64_t)0x7ff << 52)
         return 0.0;
     if (!(r & ~sign) && (v & ~sign))
         return mpti_f64_make(v ^ sign);
@@ -3364,7 +3365,8 @@ static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsign
 
 MPTI_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code)
 {
-    return mpti_f64_make(info ? mpti_f64_of_code(info, code, MPTI_QUIET) : (uint64_t)0xfff << 51);
+    const int known = info && info->bits;
+    return mpti_f64_make(known ? mpti_f64_of_code(info, code, MPTI_QUIET) : (uint64_t)0xfff << 51);
 }
 
 MPTI_DEF double mpt_decode(mpt_format format, uint64_t code)
@@ -3495,7 +3497,7 @@ static uint64_t mpti_encode_value(const mpt_format_info *f, int integer, unsigne
     unsigned raised = 0u;
     uint64_t code;
     o = o ? o : &mpti_plain_opts;
-    if (!f || mpti_bad_opts(o)) {
+    if (!f || !f->bits || mpti_bad_opts(o)) {
         raised = MPT_FLAG_INVALID;
         code = f ? f->nan_code : 0u;
     } else if (integer)
@@ -5233,7 +5235,7 @@ MPTI_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *inf
 {
     mpti_string w = mpti_string_in(buf, cap);
     mpt_fields  p;
-    if (!info)
+    if (!info || !info->bits)
         return mpti_string_end(&w);
     p = mpti_take_apart(info, code);
     if (mpti_put_special(&w, info, &p))
@@ -5458,7 +5460,7 @@ MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *te
     int            ok;
     memset(&r, 0, sizeof r);
     opts = opts ? opts : &mpti_plain_opts;
-    if (!info || !text || !code || mpti_bad_opts(opts))
+    if (!info || !info->bits || !text || !code || mpti_bad_opts(opts))
         return MPT_E_ARG;
     r.text = text;
     r.length = length == MPT_TEXT_TO_NUL ? strlen(text) : length;

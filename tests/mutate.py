@@ -1,10 +1,10 @@
 """mutate.py SECTION [COUNT [SEED]] -- mutation testing: would a test notice a bug? Makes one change at a time
 in a section of the headers (such as M18): of an operator, a constant, a condition, or a statement left out.
 Builds, and runs the tests that reach the line (found by gcov, once per state of headers and tests), the
-quickest first, until one fails; then tests/cut.c on three threads, and the same tests under the sanitizers, as
-in CI. For a line that gcov does not count (a constant, a part of a macro) it runs all tests that reach the
-section, so a mutant of a table that only other sections read may survive wrongly; for declarations it runs all
-tests. A mutant that compiles to the same code is equivalent, and so is one in tests/mutants_equivalent, in a
+quickest first, until one fails; then tests/cut.c on three threads, and the same tests under the sanitizers.
+For a line that gcov does not count (a constant, a part of a macro) it runs all tests that reach the section,
+so a mutant of a table that only other sections read may survive wrongly; for declarations it runs all tests. A
+mutant that compiles to the same code is equivalent, and so is one in tests/mutants_equivalent, in a
 row with the reason:
     SECTION | the line as mutated | reason
 It prints the other survivors (a test is missing, or nothing needs the code) and mutants in code that this

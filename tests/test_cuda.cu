@@ -1539,6 +1539,20 @@ TEST(wrong_list)
     CHECK_EQ_U(download(run.state).misuse, 0);
     OK(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, s));
     OK(mpt_cuda_check(c, part[0], run.state, s));
+    REFUSED(mpt_cuda_sgd_step(c, run.list, run.state, &sgd, s), "mpt_cuda_sgd_step", MPT_E_ORDER);
+    mpt_cuda_list *frozen = NULL;       /* more was checked than is stepped; the first is frozen */
+    all[0].n = 0;
+    OK(mpt_cuda_list_create(c, &frozen, &all[0], 2));
+    OK(mpt_cuda_sgd_step(c, frozen, run.state, &sgd, s));
+    OK(mpt_cuda_scaler_update(c, run.state, s));
+    OK(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, s));
+    OK(mpt_cuda_check(c, frozen, run.state, s));
+    REFUSED(mpt_cuda_sgd_step(c, part[0], run.state, &sgd, s), "mpt_cuda_sgd_step", MPT_E_ORDER);
+    mpt_cuda_list_destroy(frozen);
+    OK(mpt_cuda_sgd_step(c, part[0], run.state, &sgd, s));
+    OK(mpt_cuda_scaler_update(c, run.state, s));
+    OK(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, s));
+    OK(mpt_cuda_check(c, part[0], run.state, s));
     mpt_cuda_list_destroy(part[0]);             /* the context forgets a list that is gone */
     OK(mpt_cuda_sgd_step(c, part[1], run.state, &sgd, s));
     for (mpt_cuda_list *l : {part[1], empty}) mpt_cuda_list_destroy(l);

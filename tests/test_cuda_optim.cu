@@ -249,6 +249,8 @@ TEST(refusals)
         OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.1f));
         CHECK_EQ_I(mpt_cuda_lion_step(gpu.cuda, shared, state, &lion, gpu.stream), MPT_E_ARG);
         CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "share a gradient") != NULL);
+        CHECK_EQ_I(mpt_cuda_unscale(gpu.cuda, shared, state, gpu.stream), MPT_E_ARG);
+        CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "divided twice") != NULL);
         CHECK_EQ_I(mpt_cuda_grads_zero(gpu.cuda, NULL, gpu.stream), MPT_E_ARG);
         CHECK_EQ_I(mpt_cuda_grads_zero(NULL, shared, gpu.stream), MPT_E_ARG);
         mpt_cuda_list_destroy(shared);

@@ -221,6 +221,28 @@ TEST(format_define_accepts_and_rejects)
     check_define(1, 8, 23, -768, MPT_SPECIALS_FINITE);
 }
 
+/* What a refused definition leaves is an unknown format, as NULL is. */
+TEST(format_refused_is_unknown)
+{
+    mpt_format_info        info;
+    const mpt_format_info *unknown[] = {NULL, &info};
+    size_t                 i;
+    CHECK_EQ_I(mpt_format_define(&info, "bad", 1, 1, 0, MPT_SPECIALS_FINITE), MPT_E_ARG);
+    for (i = 0; i < 2u; i++) {
+        unsigned flags = 0u;
+        uint64_t code = 77u;
+        float    x = 1.0f, y;
+        char     text[40];
+        CHECK_EQ_U(mpt_encode_as(unknown[i], 1.0, NULL, &flags), 0u);
+        CHECK_EQ_U(flags, INV);
+        CHECK(f64_is_nan(f64_bits(mpt_decode_as(unknown[i], 0u))));
+        CHECK_EQ_U(mpt_to_text_as(text, sizeof text, unknown[i], 1u, 0), 0u);
+        CHECK_EQ_I(mpt_from_text_as(unknown[i], "1", 1, NULL, NULL, &code, NULL), MPT_E_ARG);
+        CHECK_EQ_U(code, 77u);
+        CHECK_EQ_I(mpt_quantize_as_n(&y, &x, 1, unknown[i], NULL), MPT_E_ARG);
+    }
+}
+
 TEST(format_define_at_the_ends)
 {
     mpt_format_info info;
@@ -1426,6 +1448,8 @@ TEST(anatomy_specials)
     CHECK_EQ_U(f64_bits(p.value), F64_SIGN);
     CHECK_EQ_U(f64_bits(p.error) & ~F64_SIGN, 0u);
     CHECK_EQ_U(p.flags, 0u);
+    p = mpt_anatomy(MPT_F16, f64_of(F64_INF));
+    CHECK(!f64_bits(p.error) && !p.flags);      /* Inf is Inf */
     p = mpt_anatomy(MPT_FORMAT_COUNT, 1.0);
     CHECK_EQ_I((int)p.format, (int)MPT_FORMAT_COUNT);
     CHECK(p.kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_SIGNALING_NAN);
@@ -1650,6 +1674,7 @@ int main(int argc, char **argv)
     RUN(format_limits_are_codes);
     RUN(format_find);
     RUN(format_define_accepts_and_rejects);
+    RUN(format_refused_is_unknown);
     RUN(format_define_at_the_ends);
     RUN(format_define_equals_table);
     RUN(format_define_others);

@@ -641,6 +641,14 @@ TEST(range_tolerance_known)
     CHECK_EQ_I(mpt_range_choose_scale(&r, 0, &t, &c), MPT_E_ARG);
     t.overflow = mpti_f64_make(UINT64_C(0x7ff8000000000000));
     CHECK_EQ_I(mpt_range_choose_scale(&r, 0, &t, &c), MPT_E_ARG);
+    for (i = 0; i < 2; i++) {           /* numbers that no scale saves are left aside */
+        const double d = i ? -DBL_MAX : ldexp(1.0, 200);
+        (void)mpt_range_init(&r, MPT_F16);
+        (void)mpt_range_add(&r, MPT_F64, &d, 1);
+        (void)mpt_range_add(&r, MPT_F32, floats + 1, 999);
+        CHECK_EQ_I(mpt_range_choose_scale(&r, 0, NULL, &c), MPT_OK);
+        CHECK(c.log2_scale == -2 && c.flushed == 0 && c.overflow == 1 && c.headroom < 0);
+    }
 }
 
 TEST(survey_refusals)
@@ -1642,6 +1650,11 @@ TEST(shadow_events_and_causes)
     (void)mpt_shadow_init(&s, MPT_F16, 0.01);
     (void)shadow(&s, '+', pair_of(mpti_f64_make(UINT64_C(0x7ff0000000000000)), 90000.0), one);
     CHECK_EQ_U(s.causes[MPT_SHADOW_NONE], 1);        /* it was lost before */
+    a = mpt_shadow_value(&s, -HUGE_VAL);
+    a = shadow(&s, '-', a, a);
+    CHECK_EQ_U(s.causes[MPT_SHADOW_INVALID], 1);     /* Inf - Inf makes a NaN ... */
+    (void)shadow(&s, '-', a, one);
+    CHECK_EQ_U(s.causes[MPT_SHADOW_INVALID], 1);     /* ... which then stays one */
     (void)shadow(&s, '-', pair_of(0.25, 0.25), pair_of(2048.0, 2048.0));
     CHECK_EQ_U(s.causes[MPT_SHADOW_ABSORPTION], 1);
     a = pair_of(1.0009765625, 1.0009765625);
