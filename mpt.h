@@ -1174,7 +1174,7 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes n bytes and returns 0, or anything else to stop.
- * Except in drawings, numbers ignore the locale (a point, no comma). JSON has null for NaN and Inf. */
+ * Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and Inf, CSV nothing. */
 typedef struct mpt_writer {
     int (*write)(void *user, const char *text, size_t n);
     void *user;
@@ -1401,9 +1401,9 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
 /* ---- shadow run ---- */
 
 /* What an operation itself did to a value, beside the same value computed in double (its shadow): a row each.
- * Cancellation: a sum at least doubles the error of its terms. Absorption: it equals one of its terms.
- * Underflow: the result is subnormal and inexact (IEEE 754-2019, 7.5). Invalid: also division by zero, and
- * negative numbers in formats without a sign. Rounding: anything else inexact. */
+ * Cancellation: a sum two or more binades below its larger term at least doubles the error (Kahan's rest does
+ * so by design). Absorption: it equals one of its terms. Underflow: the result is subnormal and inexact.
+ * Invalid: a new NaN; division by zero; a number below 0 in an unsigned format. Rounding: other inexact. */
 #define MPT_SHADOW_CAUSES(X)                                \
     X(MPT_SHADOW_NONE,         "none")                      \
     X(MPT_SHADOW_ROUNDING,     "rounding")                  \
@@ -6716,7 +6716,7 @@ MPTI_NOINLINE static void mpti_tell_real(mpti_out *o, mpt_style style, double x,
     else if (style == MPT_STYLE_JSON)
         mpti_tell(o, "null");
     else if (style == MPT_STYLE_TEXT)
-        mpti_tell(o, mpti_f64_bits(x) == MPTI_F64_INF ? "inf" : "-");
+        mpti_tell(o, mpti_f64_is_nan(x) ? "-" : mpti_is_negative(x) ? "-inf" : "inf");
 }
 
 /* Find the first and the last bin that is not 0.  Returns: 0 if there is none. */

@@ -1824,6 +1824,7 @@ TEST(numbers_read_back)
 
 TEST(writing)
 {
+    const double huge = 1e9;
     /* names, and what JSON gets: U+FFFD for each byte that begins no character (RFC 3629) */
     static const char *const characters[][2] = {
         {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
@@ -1879,6 +1880,11 @@ TEST(writing)
     (void)mpt_roundoff_init(&q, MPT_F16, NULL, 0);
     CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_JSON, "x", sink_open(19999)), MPT_OK);
     CHECK(has("\"mean_relative\":null") && has("\"sqnr_db\":null}") && !has("nan,") && !has("inf,"));
+    CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_TEXT, "x", sink_open(19999)), MPT_OK);
+    CHECK(has(" -\n") && !has("inf\n"));         /* no SQNR of nothing; -Inf with overflow */
+    CHECK_EQ_I(mpt_roundoff_add(&q, MPT_F64, &huge, 1), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_TEXT, "x", sink_open(19999)), MPT_OK);
+    CHECK(has(" -inf\n"));
     (void)mpt_stagnation_init(&u, MPT_F16);
     memset(&s, 0, sizeof s);
     (void)mpt_shadow_init(&h, MPT_F16, 0.1);
