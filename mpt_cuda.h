@@ -2378,8 +2378,8 @@ static bool mpti_cuda_was_checked(const mpt_cuda_list *list, const mpt_cuda_list
     for (uint64_t i = 0, at = 0; i < list->tensor_count && list != checked; i++) {
         const mpt_tensor *const t = &list->host[i].tensor;
         uint64_t                seen = 0;
-        for (; t->n && seen < count && (checked->host[at].tensor.grad != t->grad ||
-                                        checked->host[at].tensor.n != t->n); seen++)
+        for (; seen < count && (checked->host[at].tensor.grad != t->grad ||
+                                checked->host[at].tensor.n != t->n); seen++)
             at = at + 1 < count ? at + 1 : 0;
         if (t->n && seen == count) return false;
     }

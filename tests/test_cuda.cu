@@ -1540,6 +1540,13 @@ TEST(wrong_list)
     OK(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, s));
     OK(mpt_cuda_check(c, part[0], run.state, s));
     REFUSED(mpt_cuda_sgd_step(c, run.list, run.state, &sgd, s), "mpt_cuda_sgd_step", MPT_E_ORDER);
+    mpt_cuda_list *turned = NULL;       /* not in the order of the list that was checked */
+    std::swap(all[0], all[1]);
+    OK(mpt_cuda_list_create(c, &turned, &all[0], 2));
+    std::swap(all[0], all[1]);
+    sgd.options = MPT_STEP_STAYS_OPEN;
+    OK(mpt_cuda_sgd_step(c, turned, run.state, &sgd, s));
+    sgd.options = 0u;
     mpt_cuda_list *frozen = NULL;       /* more was checked than is stepped; the first is frozen */
     all[0].n = 0;
     OK(mpt_cuda_list_create(c, &frozen, &all[0], 2));
@@ -1548,7 +1555,7 @@ TEST(wrong_list)
     OK(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, s));
     OK(mpt_cuda_check(c, frozen, run.state, s));
     REFUSED(mpt_cuda_sgd_step(c, part[0], run.state, &sgd, s), "mpt_cuda_sgd_step", MPT_E_ORDER);
-    mpt_cuda_list_destroy(frozen);
+    for (mpt_cuda_list *l : {frozen, turned}) mpt_cuda_list_destroy(l);
     OK(mpt_cuda_sgd_step(c, part[0], run.state, &sgd, s));
     OK(mpt_cuda_scaler_update(c, run.state, s));
     OK(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, s));

@@ -1450,6 +1450,8 @@ TEST(anatomy_specials)
     CHECK_EQ_U(p.flags, 0u);
     p = mpt_anatomy(MPT_F16, f64_of(F64_INF));
     CHECK(!f64_bits(p.error) && !p.flags);      /* Inf is Inf */
+    p = mpt_anatomy(MPT_F16, f64_of(F64_INF | F64_QUIET));
+    CHECK(f64_is_nan(f64_bits(p.error)));
     p = mpt_anatomy(MPT_FORMAT_COUNT, 1.0);
     CHECK_EQ_I((int)p.format, (int)MPT_FORMAT_COUNT);
     CHECK(p.kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_SIGNALING_NAN);
