@@ -1009,7 +1009,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
     X(MPT_LINT_UNKNOWN,     "not a number, a format or a list")                                     \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
-    X(MPT_LINT_OVERFLOWS,   "the constant overflows this format; a row of such masks alone gives NaN")  \
+    X(MPT_LINT_OVERFLOWS,   "it overflows this format; of masks, a row of such alone gives NaN")        \
     X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of what it moves: it is lost")         \
     X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")          \
     X(MPT_LINT_STALE,       "a copy is not what its master rounds to: mpt_publish is missing")
@@ -5846,7 +5846,7 @@ MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
     const mpt_format_info *f = mpt_format_get(format);
     unsigned               flags = 0u;
     uint64_t               code, magnitude;
-    if (!f || f->specials == MPT_SPECIALS_SCALE || mpti_f64_bits(value) << 1 > (uint64_t)0xffe << 52)
+    if (!f || f->specials == MPT_SPECIALS_SCALE || mpti_f64_is_nan(value))
         return MPT_LINT_UNKNOWN;
     if (!(mpti_f64_bits(value) << 1))
         return MPT_LINT_OK;
@@ -5963,7 +5963,6 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 static uint64_t mpti_magnitude(double x) { return mpti_f64_bits(x) & ~MPTI_F64_SIGN; }
 static int mpti_is_negative(double x) { return (int)(mpti_f64_bits(x) >> 63); }
 static int mpti_f64_is_zero(double x) { return !mpti_magnitude(x); }
-static int mpti_f64_is_nan(double x) { return mpti_magnitude(x) > MPTI_F64_INF; }
 static double mpti_nan(void) { return mpti_f64_make((uint64_t)0xfff << 51); }
 
 /* floor(log2) of the positive finite double with bit pattern a. */
@@ -6500,9 +6499,8 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
     nonzero = mpt_range_nonzero(r);
     if (nonzero)
         k = mpti_range_doublings(r, mpti_share_of(t->overflow, nonzero)) - headroom;
-    mpti_range_with_scale(r, -126, choice);
     if (k < -126)                           /* what no scale saves counts no more */
-        k = mpti_range_doublings(r, choice->overflow) - headroom;
+        mpti_range_with_scale(r, -126, choice), k = mpti_range_doublings(r, choice->overflow) - headroom;
     k = k > 127 ? 127 : k < -126 ? -126 : k;
     mpti_range_with_scale(r, k, choice);
     lost = choice->flushed + choice->subnormal;

@@ -908,6 +908,7 @@ MPTI_SAME_BITS(double, mpti_f64_make, uint64_t)
 /* These tests look at the bits, because isnan() and isinf() fold to false under -ffast-math. */
 MPT_HD int mpti_f32_is_finite(float x) { return (mpti_f32_bits(x) & 0x7f800000u) != 0x7f800000u; }
 MPT_HD int mpti_f64_is_finite(double x) { return ((mpti_f64_bits(x) >> 52) & 0x7ffu) != 0x7ffu; }
+MPT_HD int mpti_f64_is_nan(double x) { return mpti_f64_bits(x) << 1 > (uint64_t)0xffe << 52; }
 
 /* Number of zero bits above the highest one bit; x must not be 0. */
 MPT_HD int mpti_clz32(uint32_t x)
@@ -1000,7 +1001,7 @@ MPTI_UNUSED static int mpti_strides_clash(const void *dst, size_t bytes, ptrdiff
 MPT_HD double mpti_error_of(double rounded, double value)
 {
     const uint64_t r = mpti_f64_bits(rounded), v = mpti_f64_bits(value), sign = MPTI_ONE << 63;
-    if (r == v && (v & ~sign) <= (uint64_t)0x7ff << 52)
+    if (r == v && !mpti_f64_is_nan(value))
         return 0.0;
     if (!(r & ~sign) && (v & ~sign))
         return mpti_f64_make(v ^ sign);

@@ -441,15 +441,15 @@ static void check_f64(const small_fn *h, uint64_t u, uint64_t want)
     CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(u ^ F64_SIGN), NULL, NULL), want ^ sign, u ^ F64_SIGN);
 }
 
-/* All midpoints, up to the one between the largest finite number and the next power of two. The tie goes to
- * the even code, the next number below it down, the next number above it up. The smallest steps in f64 are
- * far below half an ulp of float, which catches a conversion that goes through float. */
 /* A step over the codes of a format: 1; with --short, if there are many codes, on average mt.every. */
 static uint32_t some_of(const row *r)
 {
     return r->bits > 8 && mt.every > 1u ? 1u + (uint32_t)(mt_random() % (2u * mt.every - 1u)) : 1u;
 }
 
+/* All midpoints, up to the one between the largest finite number and the next power of two. The tie goes to
+ * the even code, the next number below it down, the next number above it up. The smallest steps in f64 are
+ * far below half an ulp of float, which catches a conversion that goes through float. */
 TEST(small_midpoints)
 {
     static const int64_t steps[] = {1, 2, 3, 1 << 27, 1 << 28, (1 << 28) + 1, (1 << 29) - 1, 1 << 29};
