@@ -217,7 +217,8 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
 /* mpt_tensors_add -- append a tensor, with the formats and storage of list->model. Pass NULL for an array
  * that the optimizer does not need, or that mpt_tensors_place is to provide. To freeze a tensor, set its n to
  * 0 for check and step, and back for all else: mpt_state_save, mpt_publish and mpt_grads_zero leave out a
- * tensor without elements. One added or unfrozen late needs an optimizer of its own, with t 0.
+ * tensor without elements, as MPT_STEP_ZERO_GRADS does: zero its gradient before you unfreeze it. One that
+ * takes its first step late needs an optimizer of its own, with t 0.
  *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also if param, grad and weight are all NULL, or an array overlaps
  * another one of the list (only gradients may overlap each other); MPT_E_UNSUPPORTED for a format that the
@@ -290,8 +291,8 @@ MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src);
 MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
 
 /* mpt_publish -- write the low-precision copies of a whole list from its masters. Call it after anything
- * other than a step of mpt or mpt_state_load has changed masters: your own optimizer, first values, weights
- * from a file, a test that sets them. Otherwise forward and backward go on with stale copies.
+ * other than a step of mpt or mpt_state_load has changed masters: weights from a file, first values, your own
+ * optimizer, a test that sets them. Otherwise forward and backward go on with stale copies.
  *   tensors  in   [count]; each needs its weight; one without a copy, or without a master, is left alone
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
  * Exact: nearest-even.  Threads: one caller per list. */
@@ -993,7 +994,7 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
  * shape of the saved one, and that scalers, steps and hyperparameters hold values that their functions accept
  * and can produce: changed values with a fitting checksum cause no undefined step. Arrays may hold anything.
  * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG; MPT_E_DATA
- * for a buffer that is damaged, cut, of another version or of another shape (state->fault tells which); then
+ * for a buffer that is damaged, cut, of another version or of another shape (state->fault tells where); then
  * nothing is changed. For another model save the weights yourself, by mpt_weights_get.
  * Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes);
@@ -1032,8 +1033,9 @@ MPT_DEF const char *mpt_lint_text(mpt_lint lint);
  *                      moments in bf16: weight v, update (1 - beta2) * v, storage MPT_STORE_NEAREST, or
  *                      MPT_STORE_STOCHASTIC for MPT_MOMENTS_BF16.
  * mpt_lint_scale    -- does a loss scale fit gradients of at most max_abs before scaling?
- * mpt_lint_copies   -- are the low-precision copies what mpt_publish would write? If one is not, its number
- *                      in the list goes to *which, unless NULL. Reads all weights: call it when in doubt.
+ * mpt_lint_copies   -- are the low-precision copies what mpt_publish would write (STALE), and finite
+ *                      (OVERFLOWS)? If one is not, its number in the list goes to *which, unless NULL. Reads
+ *                      all weights: call it when in doubt.
  * Returns: the worst finding.  Threads: any. */
 MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value);
 MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update);
@@ -2614,7 +2616,9 @@ MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step)
 {
     if (s)
         s->in_use |= 4u;
-    if (step) {
+    if (step) {                         /* and what an older check found is not told again */
+        mpti_step_counts(step, 0u, 0u, 0u);
+        step->bad_tensor = step->bad_index = step->bad_cause = 0u;
         step->found_inf = 1u;
         step->stage &= 7u;
     }
@@ -5805,32 +5809,33 @@ static mpt_status mpti_state_fault(const mpt_state *s, size_t tensor, const char
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes)
 {
     const size_t     none = (size_t)-1;
-    size_t           need = 0;
-    const mpt_status status = mpti_state_measure(state, buffer, bytes, 0, &need);
+    size_t           size = 0;          /* not needed: the saved run knows its own */
+    const mpt_status status = mpti_state_measure(state, buffer, bytes, 0, &size);
     mpti_walk        w;
-    uint64_t         sum;
+    uint64_t         sum = 0u;
     if (status != MPT_OK)
         return status;
     if (!buffer)
         return MPT_E_ARG;
-    if (bytes != need)
-        return mpti_state_fault(state, none, "another length: the saved run has other tensors, moments, "
-                                             "optimizers, records or counters, or the buffer is cut");
     memset(&w, 0, sizeof w);
     w.from = (const unsigned char *)buffer;
     w.end = bytes - 8u;
-    mpti_copy_words(&sum, w.from + w.end, 1, 8u);
-    mpti_copy_words(&w.version, w.from + 8, 1, 8u);         /* after "mp-state" */
+    if (bytes >= 32u) {                 /* otherwise the version stays 0 */
+        mpti_copy_words(&sum, w.from + w.end, 1, 8u);
+        mpti_copy_words(&w.version, w.from + 8, 1, 8u);     /* after "mp-state" */
+    }
     if ((w.version != 3u && w.version != MPT_STATE_VERSION) ||
         sum != mpti_state_checksum(w.from, w.end, w.version))
-        return mpti_state_fault(state, none, "damaged, no saved run, or one of another version");
+        return mpti_state_fault(state, none, "damaged, cut, no saved run, or one of another version");
     w.mode = MPTI_WALK_VERIFY;
     w.judge = 1;
     mpti_walk_state(&w, state);
     if (w.failed || w.at != w.end)
         return mpti_state_fault(state, w.tensor, w.tensor == none
-                                ? "other scalers, records, optimizers or counters, or values they cannot have"
-                                : "the tensor's name, sizes, formats, storage, seed or group were others");
+                                ? "other numbers of scalers, records, optimizers, counters or tensors, or "
+                                  "values they cannot have"
+                                : "the tensor's name, sizes, arrays, formats, storage, seed or group were "
+                                  "others");
     w.mode = MPTI_WALK_LOAD;
     w.at = 0;
     mpti_walk_state(&w, state);
@@ -5896,8 +5901,9 @@ MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs)
 
 MPT_DEF mpt_lint mpt_lint_copies(const mpt_tensor *tensors, size_t count, size_t *which)
 {
-    float  row[MPTI_TILE];
-    size_t i, first;
+    mpt_lint worst = MPT_LINT_OK;
+    float    row[MPTI_TILE], value[MPTI_TILE];
+    size_t   i, k, first, at = 0;
     if (mpti_tensors_ok(tensors, count, MPT_NEEDS_WEIGHT, NULL) != MPT_OK)
         return MPT_LINT_UNKNOWN;
     for (i = 0; i < count; i++) {
@@ -5907,15 +5913,19 @@ MPT_DEF mpt_lint mpt_lint_copies(const mpt_tensor *tensors, size_t count, size_t
         t.param = row;
         for (first = 0; copy && mpti_has_master(&t) && first < t.n; first += MPTI_TILE) {
             const size_t n = mpti_min(t.n - first, MPTI_TILE);
+            mpt_lint     found = MPT_LINT_OK;
             mpti_param_store(&t, 0, t.master + first, n);
-            if (memcmp(row, copy + first * width, n * width)) {
-                if (which)
-                    *which = i;
-                return MPT_LINT_STALE;
-            }
+            mpti_row_load(value, row, t.param_format, 0, n);
+            for (k = 0; k < n; k++)
+                found = mpti_f32_is_finite(value[k]) ? found : MPT_LINT_OVERFLOWS;
+            found = memcmp(row, copy + first * width, n * width) ? MPT_LINT_STALE : found;
+            at = found > worst ? i : at;
+            worst = found > worst ? found : worst;
         }
     }
-    return MPT_LINT_OK;
+    if (which && worst != MPT_LINT_OK)
+        *which = at;
+    return worst;
 }
 
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,

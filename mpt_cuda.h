@@ -1252,7 +1252,9 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u)
         if (need == MPTI_ZEROES ? mpti_cuda_grads_apart(tensors, count)
                                 : mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK) l->has |= need;
-    status = mpti_cuda_list_fill(l, tensors, count);
+    status = mpt_tensors_validate(tensors, count, l->has % MPTI_ZEROES, &fault);      /* together */
+    status = status == MPT_OK ? mpti_cuda_list_fill(l, tensors, count)
+                              : mpti_cuda_bad(c, status, __func__, fault.why);
     if (status != MPT_OK) {
         mpt_cuda_list_destroy(l);
         return status;

@@ -512,9 +512,10 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  *   flags  in/out  NULL, or the exception flags of all elements are or-ed in
  * Each element becomes what mpt_encode gives for its value; a signaling NaN raises INVALID, and becomes quiet
  * but in a copy (below). In place as above. Fast are, each with one rounding:
- *   without options and flags, f64, f32, f16, bf16, e4m3 and e5m2 to each other, and any format to itself (a
- *   copy that keeps every code); without flags and with one option, saturation to e4m3 and e5m2, flushing
- *   between f32, f16 and bf16, and stochastic rounding (by mpt_philox) from f32 to f16 and bf16;
+ *   without options and flags, f64, f32, f16, bf16, e4m3 and e5m2 to each other and, at a tenth of the speed,
+ *   to the other formats of 8 bits or fewer but e8m0; any format to itself (a copy that keeps every code);
+ *   without flags and with one option, saturation to formats of 8 bits or fewer, flushing between f32, f16
+ *   and bf16, and stochastic rounding (by mpt_philox) from f32 to f16 and bf16;
  *   with flags or other options, if the rounding is nearest-even, f32 to f16, bf16, e4m3 and e5m2, for each
  *   256 elements that are all zero or in the range of the destination's normal numbers.
  * From formats of 8 bits or fewer each code is converted once and then looked up, unless the rounding is
@@ -3772,6 +3773,54 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 
 static mpti_kernel *mpti_kernel_of(int pair) { return mpti_kernel_here(pair); }
 
+/* The codes of 32 floats / 2^exp in a format of 8 bits or fewer with a mantissa, clamped to its largest numbers,
+ * Inf and NaN too. Subtracting exponents divides. Where the number or the quotient is a subnormal float that
+ * is wrong, but the code is 0 in any case. */
+MPTI_INLINE void mpti_byte_codes_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
+                                      const mpt_format_info *f, int exp)
+{
+    const uint32_t least = (uint32_t)(f->emin + 127), most = (uint32_t)f->max_code;
+    uint32_t       out[32];             /* narrowed by a second loop, as in MPTI_PORTABLE_GROUPS */
+    int            i;
+    for (i = 0; i < 32; i++) {
+        const int32_t  rel = (int32_t)(in[i] & 0x7fffffffu) - exp * 0x800000;
+        const uint32_t code = mpti_small_encode(rel > 0 ? (uint32_t)rel : 0u, f->mantissa_bits, least);
+        out[i] = (code < most ? code : most) | in[i] >> 31 << (f->bits - 1);
+    }
+    for (i = 0; i < 32; i++)
+        codes[i] = (uint8_t)out[i];
+}
+MPTI_TWICE(mpti_byte_codes_32, mpti_byte_codes_loop,
+           (uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in, const mpt_format_info *f, int exp),
+           (codes, in, f, exp))
+
+/* The kernel from floats to such a format, which `b` points to, unless it has one of its own. Floats beyond
+ * `limit` take the slow path: overflow, Inf and NaN, less what clamping does; of an unsigned format negative
+ * ones. */
+static void mpti_byte_codes_n MPTI_KERNEL_PARAMETERS
+{
+    const mpt_format_info *f = (const mpt_format_info *)(const void *)b;
+    const uint32_t         mask = f->sign_bits ? 0x7fffffffu : 0xffffffffu;
+    const uint32_t         limit = how & MPTI_SATURATE || f->specials == MPT_SPECIALS_FINITE
+                                       ? 0x7f800000u : mpti_f32_from_f64(mpti_f64_bits(f->max_finite));
+    unsigned               unused = 0u;
+    (void)c;
+    for (groups *= 2u; groups; groups--, to += 32, a += 128) {
+        uint32_t in[32], beyond = 0u;
+        int      i;
+        memcpy(in, a, sizeof in);
+        mpti_byte_codes_32(to, in, f, 0);
+        for (i = 0; i < 32; i++)
+            beyond |= (uint32_t)((in[i] & mask) > limit);
+        if (f->specials == MPT_SPECIALS_FNUZ)
+            for (i = 0; i < 32; i++)
+                to[i] = (uint8_t)(to[i] & (to[i] == 0x80u ? 0u : 0xffu));
+        for (i = 0; beyond && i < 32; i++)
+            if ((in[i] & mask) > limit)
+                to[i] = (uint8_t)mpti_encode_bits(f, mpti_f64_widen(in[i]), &mpti_plain_opts, &unused);
+    }
+}
+
 /* A kernel that runs two others in turn, with a tile of floats between them. `b` points to the mpti_hops. */
 typedef struct mpti_hops { mpti_kernel *first, *second; size_t in, out; } mpti_hops;
 static void mpti_two_hops MPTI_KERNEL_PARAMETERS
@@ -3789,17 +3838,25 @@ static void mpti_two_hops MPTI_KERNEL_PARAMETERS
 /* Convert packed arrays by kernels, nearest-even; how: 0 or MPTI_SATURATE.  Returns: 0 if there are none. */
 static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *src, size_t n, int how)
 {
-    const size_t out = (size_t)mpt_format_get(d)->bytes, in = (size_t)mpt_format_get(s)->bytes;
-    mpti_job     j = mpti_job_of(mpti_kernel_of(MPTI_PAIR(d, s)), dst, out, src, in, how);
-    mpti_hops    hops;
-    if (!j.kernel) {
+    const mpt_format_info *const f = mpt_format_get(d);
+    const size_t out = (size_t)f->bytes, in = (size_t)mpt_format_get(s)->bytes;
+    mpti_job  j = mpti_job_of(mpti_kernel_of(MPTI_PAIR(d, s)), dst, out, src, in, how);
+    mpti_hops hops;
+    hops.second = mpti_kernel_of(MPTI_PAIR(d, MPT_F32));
+    if (!hops.second && f->bits <= 8 && f->mantissa_bits)
+        hops.second = mpti_byte_codes_n;
+    if (!j.kernel && s == MPT_F32)
+        j.kernel = hops.second, j.from[1] = (const unsigned char *)f;
+    else if (!j.kernel) {
         hops.first = mpti_kernel_of(MPTI_PAIR(s == MPT_F64 ? MPTI_ODD : MPT_F32, s));
-        hops.second = mpti_kernel_of(MPTI_PAIR(d, MPT_F32));
         if (!hops.first || !hops.second)
             return 0;
         hops.in = in, hops.out = out;
-        j.kernel = mpti_two_hops, j.from[1] = (const unsigned char *)&hops;
+        j.kernel = mpti_two_hops;
+        j.from[1] = (const unsigned char *)&hops, j.from[2] = (const unsigned char *)f;
     }
+    if (!j.kernel)
+        return 0;
     mpti_run(&j, n);
     return 1;
 }
@@ -4445,7 +4502,7 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     c.opts = opts ? opts : &mpti_plain_opts;
     /* Saturation from a format to itself is no copy, which would keep Inf. */
     c.how = set == MPTI_SET_OVERFLOW && opts->overflow == MPT_OVERFLOW_SATURATE && d->format != s->format &&
-            (d->format == MPT_E4M3 || d->format == MPT_E5M2) ? MPTI_SATURATE : 0;
+            d->info->bits <= 8 ? MPTI_SATURATE : 0;
     c.fast = !flags && (c.how || !set), c.flush = 0u;
     if (!flags && set == MPTI_SET_FLUSH && d->format != s->format && mpti_flushes(d->format) &&
         mpti_flushes(s->format))
@@ -5582,25 +5639,6 @@ MPTI_NOINLINE static uint64_t mpti_ratio(unsigned sign, uint64_t num, int num_ex
     return mpti_f64_compose(sign, q, num_exp - 39 - den_exp);
 }
 
-/* Quantize a full MX block with amax >= 2^-80. Subtracting exponents divides by the scale. Where the number
- * or the quotient is a subnormal float that is wrong, but the code is 0 in any case. */
-MPTI_INLINE void mpti_mx_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
-                              const mpti_blocks *b, int scale_exp)
-{
-    uint32_t out[MPTI_BLOCK_SIZE_MAX];      /* narrowed by a second loop, as in MPTI_PORTABLE_GROUPS */
-    int      i;
-    for (i = 0; i < MPTI_BLOCK_SIZE_MAX; i++) {
-        const int32_t  rel = (int32_t)(in[i] & 0x7fffffffu) - scale_exp * 0x800000;
-        const uint32_t code = mpti_small_encode(rel > 0 ? (uint32_t)rel : 0u, b->m, b->least);
-        out[i] = (code < b->most ? code : b->most) | in[i] >> 31 << b->sign_at;
-    }
-    for (i = 0; i < MPTI_BLOCK_SIZE_MAX; i++)
-        codes[i] = (uint8_t)out[i];
-}
-MPTI_TWICE(mpti_mx_block, mpti_mx_loop,
-           (uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in, const mpti_blocks *b,
-            int scale_exp), (codes, in, b, scale_exp))
-
 /* Quantize a full NVFP4 block. The same codes as mpti_e2m1_code, of which compilers make branches on the CPU,
  * often mispredicted: counting the limits that a number reaches takes 0.4 of the time, as it vectorizes. */
 MPTI_INLINE void mpti_nv_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
@@ -5659,7 +5697,7 @@ static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n
     }
     scale = mpti_block_scale(b, amax);
     if (b->plain && b->powers && amax >= (uint32_t)(127 - 80) << 23)
-        mpti_mx_block(codes, in, b, (int)scale - 127);
+        mpti_byte_codes_32(codes, in, b->element, (int)scale - 127);     /* subnormal quotients are 0 */
     else if (!b->plain || b->powers || !amax)
         mpti_block_slow(codes, in, n, b, scale, first);
     else {

@@ -1519,6 +1519,10 @@ TEST(wrong_list)
     mpt_cuda_list    *part[2] = {NULL, NULL}, *empty = NULL;
     std::vector<mpt_tensor> all;
     for (Twin &t : run.twins) all.push_back(t.tensor(true));
+    void *const m = all[1].m;
+    all[1].m = all[1].v;                /* two kinds of arrays in the same memory */
+    REFUSED(mpt_cuda_list_create(c, &part[0], &all[0], 2), "mpt_cuda_list_create", MPT_E_ARG);
+    all[1].m = m;
     OK(mpt_cuda_list_create(c, &part[0], &all[0], 2));
     OK(mpt_cuda_list_create(c, &part[1], &all[2], all.size() - 2));
     OK(mpt_cuda_list_create(c, &empty, NULL, 0));

@@ -310,7 +310,11 @@ TEST(order_a_refused_check_skips_the_step)
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
     CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     CHECK_EQ_U(w.step.found_inf, 0);
+    w.step.bad_tensor = w.step.bad_index = w.step.inf_count = w.step.nan_count = w.step.range_count = 7u;
+    w.step.bad_cause = w.step.cause = MPT_CAUSE_NAN;
     CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_E_ORDER);
+    CHECK_EQ_U(w.step.bad_tensor | w.step.bad_index | w.step.inf_count | w.step.nan_count, 0);
+    CHECK_EQ_U(w.step.range_count | w.step.bad_cause | w.step.cause, 0);        /* of an older check */
     memcpy(&was, &w, sizeof w);
     CHECK_EQ_I(mpt_adamw_step(&w.adamw, &w.step, w.tensor, 2), MPT_OK);
     CHECK_EQ_U(w.step.stage, (unsigned)MPT_STAGE_STEPPED);
@@ -1352,10 +1356,19 @@ TEST(stale_copies_are_found)
         layer_make(&lb, 777, MPT_STORE_MASTER, f == 3 ? MPT_F32 : formats[f], MPT_F32, MPT_MOMENTS_F32);
         list[0] = la.t, list[1] = lb.t;
         list[1].rounded = f == 3 ? MPT_BF16 : list[1].rounded;
-        la.a.master[3] = INF32, lb.a.master[7] = mpti_f32_make(0xffa00001u);
+        for (i = 0; i < 777; i++)
+            la.a.master[i] = lb.a.master[i] = 0.01f * (float)i;
+        lb.a.master[7] = mpti_f32_make(0xffa00001u);
         CHECK_EQ_I(mpt_publish(list, 2), MPT_OK);
-        CHECK_EQ_I(mpt_lint_copies(list, 2, &which), MPT_LINT_OK);
-        CHECK_EQ_U(which, 99);
+        CHECK_EQ_I(mpt_lint_copies(list, 2, &which), MPT_LINT_OVERFLOWS);       /* a NaN */
+        CHECK_EQ_U(which, 1);
+        la.a.master[776] = 70000.0f;
+        CHECK_EQ_I(mpt_publish(list, 2), MPT_OK);
+        which = 99;
+        CHECK_EQ_I(mpt_lint_copies(list, 1, &which), f % 3 == 1 ? MPT_LINT_OVERFLOWS : MPT_LINT_OK);
+        CHECK_EQ_U(which, f % 3 == 1 ? 0 : 99);
+        la.a.master[776] = 1.0f, lb.a.master[7] = 0.0f;
+        CHECK_EQ_I(mpt_publish(list, 2), MPT_OK);
         for (i = 0; i < COUNT(where); i++) {
             const size_t         width = list[1].param_format == MPT_F32 ? 4u : 2u;
             unsigned char *const last = (unsigned char *)list[1].param + where[i] * width + width - 1u;

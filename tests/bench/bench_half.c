@@ -125,6 +125,7 @@ static void dequantize(mpt_block block, size_t n)
 static void run_from_mxfp4(size_t n) { dequantize(MPT_MXFP4, n); }
 static void run_from_nvfp4(size_t n) { dequantize(MPT_NVFP4, n); }
 static void run_from_mxfp8(size_t n) { dequantize(MPT_MXFP8_E4M3, n); }
+static void run_e3m2(size_t n) { convert(MPT_E3M2, data.c, MPT_F32, data.x, n); }
 static void run_from_e3m2(size_t n) { convert(MPT_F32, data.y, MPT_E3M2, data.c, n); }
 
 /* A loop of calls of a scalar function, which compilers must not vectorize. */
@@ -184,6 +185,7 @@ static const row every[] = {
     {"mxfp4 packed -> f32", run_from_mxfp4, 0.53125, 4},
     {"nvfp4 packed -> f32", run_from_nvfp4, 0.5625, 4},
     {"mxfp8 -> f32", run_from_mxfp8, 1.03125, 4},
+    {"f32 -> e3m2", run_e3m2, 4, 1},
     {"e3m2 -> f32", run_from_e3m2, 1, 4},
     {"f32 -> f16 with flags", run_flags, 4, 2},
     {"f32 -> f16 toward zero", run_cut, 4, 2},
