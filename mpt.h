@@ -110,9 +110,7 @@
     X(MPT_STORE_SPLIT,      "split",       0, 1)
 
 typedef enum mpt_storage {
-#define MPTI_X(id, name, master, extra) id,
-    MPT_STORAGES(MPTI_X)
-#undef MPTI_X
+    MPT_STORAGES(MPTI_ID)
     MPT_STORAGE_COUNT
 } mpt_storage;
 
@@ -396,9 +394,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
       MPTI_MOVES | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_PAST_FLOOR, "at 1, and at Inf")
 
 typedef enum mpt_scaler_dialect {
-#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) id,
-    MPT_SCALER_DIALECTS(MPTI_X)
-#undef MPTI_X
+    MPT_SCALER_DIALECTS(MPTI_ID)
     MPT_SCALER_DIALECT_COUNT
 } mpt_scaler_dialect;
 
@@ -443,9 +439,7 @@ typedef struct mpt_scaler_config {
                             "in data and among activations")
 
 typedef enum mpt_scaler_verdict {
-#define MPTI_X(id, text) id,
-    MPT_VERDICTS(MPTI_X)
-#undef MPTI_X
+    MPT_VERDICTS(MPTI_ID)
     MPT_VERDICT_COUNT
 } mpt_scaler_verdict;
 
@@ -729,9 +723,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
 #define MPT_HYPERPARAMETERS(X) X(sgd) X(adamw) X(lion) X(adafactor)
 
 typedef enum mpt_optimizer {
-#define MPTI_X(id, name, hyper, needs, passes, device) id,
-    MPT_OPTIMIZERS(MPTI_X)
-#undef MPTI_X
+    MPT_OPTIMIZERS(MPTI_ID)
     MPT_OPTIMIZER_COUNT
 } mpt_optimizer;
 
@@ -1017,9 +1009,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
 #define MPT_LINT_FATAL MPT_LINT_UNKNOWN
 
 typedef enum mpt_lint {
-#define MPTI_X(id, text) id,
-    MPT_LINTS(MPTI_X)
-#undef MPTI_X
+    MPT_LINTS(MPTI_ID)
     MPT_LINT_COUNT
 } mpt_lint;
 
@@ -1355,9 +1345,7 @@ MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style
     X(MPT_SUM_F64,      "f64")
 
 typedef enum mpt_sum_method {
-#define MPTI_X(id, text) id,
-    MPT_SUM_METHODS(MPTI_X)
-#undef MPTI_X
+    MPT_SUM_METHODS(MPTI_ID)
     MPT_SUM_METHOD_COUNT
 } mpt_sum_method;
 
@@ -1416,9 +1404,7 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
     X(MPT_SHADOW_INVALID,      "invalid operation")
 
 typedef enum mpt_shadow_cause {
-#define MPTI_X(id, text) id,
-    MPT_SHADOW_CAUSES(MPTI_X)
-#undef MPTI_X
+    MPT_SHADOW_CAUSES(MPTI_ID)
     MPT_SHADOW_CAUSE_COUNT
 } mpt_shadow_cause;
 
@@ -1697,9 +1683,7 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
     X(MPT_RULE_REFUSED, "refused",      "its result or gradient leaves the range of a low format")
 
 typedef enum mpt_rule {
-#define MPTI_X(id, name, why) id,
-    MPT_RULES(MPTI_X)
-#undef MPTI_X
+    MPT_RULES(MPTI_ID)
     MPT_RULE_COUNT
 } mpt_rule;
 
@@ -1955,9 +1939,7 @@ typedef struct mpt_graph {
     X(MPT_WHY_NOTHING,    "the graph has no allow op")
 
 typedef enum mpt_graph_why {
-#define MPTI_X(id, text) id,
-    MPT_GRAPH_WHYS(MPTI_X)
-#undef MPTI_X
+    MPT_GRAPH_WHYS(MPTI_ID)
     MPT_WHY_COUNT
 } mpt_graph_why;
 

@@ -331,9 +331,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *stat
       "bf16, or FP16 with a loss scale; FP8 and block formats for large ones")
 
 typedef enum mpt_gpu_generation {
-#define MPTI_X(id, name, cc, tensor_cores, advice) id,
-    MPT_GPUS(MPTI_X)
-#undef MPTI_X
+    MPT_GPUS(MPTI_ID)
     MPT_GPU_COUNT
 } mpt_gpu_generation;
 

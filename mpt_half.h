@@ -94,6 +94,9 @@
 #error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 4 (at most that path)"
 #endif
 
+/* A row of a table makes an enumerator. */
+#define MPTI_ID(id, ...) id,
+
 /* ALIGNED: so that no vector of a tile crosses a cache line. LIKELY: the usual case, such as numbers that are
  * normal in both formats. */
 #if defined(__GNUC__) || defined(__clang__)
@@ -199,9 +202,7 @@ MPT_DEF const char *mpt_status_text(mpt_status status);
     X(MPT_E4M3B11FNUZ, "e4m3b11fnuz", 1, 4, 3, 11, MPT_SPECIALS_FNUZ)
 
 typedef enum mpt_format {
-#define MPTI_X(id, name, s, e, m, bias, specials) id,
-    MPT_FORMATS(MPTI_X)
-#undef MPTI_X
+    MPT_FORMATS(MPTI_ID)
     MPT_FORMAT_COUNT
 } mpt_format;
 
@@ -263,9 +264,7 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
     X(MPT_RND_STOCHASTIC,   "stochastic")
 
 typedef enum mpt_rounding {
-#define MPTI_X(id, text) id,
-    MPT_ROUNDINGS(MPTI_X)
-#undef MPTI_X
+    MPT_ROUNDINGS(MPTI_ID)
     MPT_ROUNDING_COUNT
 } mpt_rounding;
 
@@ -379,9 +378,7 @@ MPT_DEF int mpt_is_exact(mpt_format format, double value);
     X(MPT_CLASS_POS_INF,        "+Inf")
 
 typedef enum mpt_class {
-#define MPTI_X(id, text) id,
-    MPT_CLASSES(MPTI_X)
-#undef MPTI_X
+    MPT_CLASSES(MPTI_ID)
     MPT_CLASS_COUNT
 } mpt_class;
 
@@ -801,9 +798,7 @@ MPT_DEF mpt_status mpt_bf16_from_text(const char *text, mpt_bf16 *value);
     X(MPT_NVFP4,      "nvfp4",      MPT_E2M1, MPT_UE4M3, 16)
 
 typedef enum mpt_block {
-#define MPTI_X(id, name, element, scale, size) id,
-    MPT_BLOCKS(MPTI_X)
-#undef MPTI_X
+    MPT_BLOCKS(MPTI_ID)
     MPT_BLOCK_COUNT
 } mpt_block;
 
