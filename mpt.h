@@ -3544,10 +3544,9 @@ typedef struct mpti_window {
     mpti_place        at[MPTI_PARTS + 1];
 } mpti_window;
 
-static void mpti_window_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_window_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_window *w = (const mpti_window *)context;
-    (void)part;
     mpti_pieces_between(w->tensors, w->at[begin], &w->at[end], w->fn, NULL, w->context);
 }
 
@@ -3611,10 +3610,9 @@ typedef struct mpti_wholes {
     size_t            base;
 } mpti_wholes;
 
-static void mpti_wholes_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_wholes_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_wholes *w = (const mpti_wholes *)context;
-    (void)part;
     for (; begin < end; begin++)
         w->fn(w->context, w->tensors, w->base + begin);
 }
@@ -3641,10 +3639,9 @@ static void mpti_each_tensor(const mpt_tensor *tensors, size_t count, mpti_whole
 #endif
 }
 
-static void mpti_publish_tensor(void *context, const mpt_tensor *tensors, size_t i)
+static void mpti_publish_tensor(MPTI_UNUSED void *context, const mpt_tensor *tensors, size_t i)
 {
     const mpt_tensor *t = &tensors[i];
-    (void)context;
     if (t->n && t->param && mpti_has_master(t))
         mpti_param_store(t, 0, t->master, t->n);
 }
@@ -4382,9 +4379,8 @@ MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, 
     return status;
 }
 
-static void mpti_zero_piece(void *context, const mpti_piece *piece)
+static void mpti_zero_piece(MPTI_UNUSED void *context, const mpti_piece *piece)
 {
-    (void)context;
     memset(mpti_grad_from(piece->t, piece->first), 0,
            (piece->end - piece->first) * mpti_format_bytes(piece->t->grad_format));
 }
@@ -5016,9 +5012,8 @@ static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
         mpti_norms_add(turn, w, r);
 }
 
-static float mpti_lamb_far(double weights, double directions, size_t n, const void *k)
+static float mpti_lamb_far(double weights, double directions, MPTI_UNUSED size_t n, const void *k)
 {
-    (void)n;
     return mpti_lamb_factor(weights, directions, (const mpti_adamw_k *)k);
 }
 
@@ -5068,7 +5063,7 @@ MPTI_TILE_LOOP(MPTI_TWICE, mpti_with_decay,
  * lanes are added in pairs; a column is added from its first row to its last. */
 typedef struct mpti_factoring { const mpt_tensor *t; const mpti_adafactor_k *k; } mpti_factoring;
 
-static void mpti_rows_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_rows_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_factoring c = *(const mpti_factoring *)context;
     const size_t         columns = c.t->columns;
@@ -5076,7 +5071,6 @@ static void mpti_rows_range(void *context, size_t part, size_t begin, size_t end
     double               lane[MPTI_TILE];
     float                g[MPTI_TILE];
     size_t               i, j;
-    (void)part;
     for (i = begin; i < end; i++) {
         memset(lane, 0, sizeof lane);
         for (j = 0; j < columns; j += MPTI_TILE) {
@@ -5089,7 +5083,7 @@ static void mpti_rows_range(void *context, size_t part, size_t begin, size_t end
 }
 
 /* Columns are numbered through all matrices of the tensor. */
-static void mpti_columns_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_columns_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_factoring c = *(const mpti_factoring *)context;
     const size_t         columns = c.t->columns, rows = mpti_rows(c.t);
@@ -5097,7 +5091,6 @@ static void mpti_columns_range(void *context, size_t part, size_t begin, size_t 
     double               lane[MPTI_TILE];
     float                g[MPTI_TILE];
     size_t               i, n;
-    (void)part;
     for (; begin < end; begin += n) {
         const size_t first = begin / columns * rows * columns + begin % columns;
         n = mpti_min(end - begin, mpti_min(columns - begin % columns, MPTI_TILE));
@@ -5519,12 +5512,11 @@ typedef struct mpti_walk {
 /* A copy of words from memory to the buffer or back. The buffer is little-endian. */
 typedef struct mpti_raw { unsigned char *to; const unsigned char *from; size_t width; } mpti_raw;
 
-static void mpti_raw_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_raw_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_raw w = *(const mpti_raw *)context;
     const uint16_t   one = 1u;
     size_t           i, k;
-    (void)part;
     if (*(const unsigned char *)&one)
         memcpy(w.to + begin * w.width, w.from + begin * w.width, (end - begin) * w.width);
     else
@@ -5691,10 +5683,9 @@ static uint64_t mpti_sum_step(uint64_t h, uint64_t word)
 /* n bytes, split into runs of `run` bytes, each with a checksum of its own. */
 typedef struct mpti_summing { const unsigned char *p; size_t n, run; uint64_t sum[256]; } mpti_summing;
 
-static void mpti_sum_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_sum_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     mpti_summing *const c = (mpti_summing *)context;
-    (void)part;
     for (; begin < end; begin++) {
         const unsigned char *p = c->p + begin * c->run;
         size_t               n = mpti_min(c->run, c->n - begin * c->run), k;
@@ -6289,14 +6280,13 @@ MPTI_NOINLINE static mpt_status mpti_report_add(void *report, int ready, mpt_for
     return MPT_OK;
 }
 
-static void mpti_range_count(void *context, size_t part, size_t begin, size_t end)
+static void mpti_range_count(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_range *const            r = (mpt_range *)c->report;
     mpti_tally                  t = {mpti_counts_at(r, offsetof(mpt_range, least_kept)), 3,
                                      mpti_counts_at(r, offsetof(mpt_range, flushed)), r->binade, &r->zero,
                                      &r->inf, &r->nan, &r->max_abs, &r->min_abs, 0u, 0u};
-    (void)part;
     mpti_tally_run(&t, c->from, c->x + begin * c->bytes, end - begin, (int)c->which);
     r->count = r->zero + r->inf + r->nan + mpt_range_nonzero(r);
 }
@@ -6378,13 +6368,12 @@ MPT_DEF mpt_status mpt_survey_init(mpt_survey *a)
     return MPT_OK;
 }
 
-static void mpti_survey_count(void *context, size_t part, size_t begin, size_t end)
+static void mpti_survey_count(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_survey *const           a = (mpt_survey *)c->report;
     mpti_tally                  t = {a->edge, MPT_SURVEY_EDGES, a->cell, a->binade, &a->zero, &a->inf,
                                      &a->nan, &a->max_abs, &a->min_abs, 0u, 0u};
-    (void)part;
     mpti_tally_run(&t, c->from, c->x + begin * c->bytes, end - begin, MPTI_BOTH_SIGNS);
     a->count += end - begin;
 }
@@ -7440,13 +7429,12 @@ static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned
     return 1;
 }
 
-static void mpti_roundoff_count(void *context, size_t part, size_t begin, size_t end)
+static void mpti_roundoff_count(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_roundoff *const         r = (mpt_roundoff *)c->report;
     const int                   blocks = mpti_roundoff_by_blocks(r, c->from);
     size_t                      take;
-    (void)part;
     for (; begin < end; begin += take) {
         const unsigned char *const at = c->x + begin * c->bytes;
         take = mpti_min(end - begin, MPTI_FLOATS_MANY);
@@ -7630,13 +7618,12 @@ static void mpti_stagnation_add_1(mpt_stagnation *r, double w, double u, double 
     r->sign_wrong += (uint64_t)(!mpti_f64_is_zero(moved) && mpti_is_negative(moved) != mpti_is_negative(u));
 }
 
-static void mpti_stagnation_count(void *context, size_t part, size_t begin, size_t end)
+static void mpti_stagnation_count(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_stagnation *const       r = (mpt_stagnation *)c->report;
     double                      w[MPTI_TILE], u[MPTI_TILE], before[MPTI_TILE], after[MPTI_TILE];
     size_t                      i, take;
-    (void)part;
     for (r->count += end - begin; begin < end; begin += take) {
         take = mpti_min(end - begin, MPTI_TILE);
         mpti_source_load(w, MPT_F32, c->x, begin, take);
@@ -9294,7 +9281,7 @@ static void mpti_gemm_end(const mpti_gemming *g, float *s, size_t row, size_t co
     mpti_thin_run(&o);
 }
 
-static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_gemm_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_gemming *const g = (const mpti_gemming *)context;
     const size_t              across = (g->n + g->cols - 1u) / g->cols;
@@ -9302,7 +9289,6 @@ static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end
     float *const              pb = pa + g->edge * g->edge, *const sum = pb + g->edge * g->edge;
     mpti_thin                 o = g->part;
     size_t                    p, r, b;
-    (void)part;
     o.s = sum;
     for (; begin < end; begin++) {
         const size_t i = begin / across * g->rows, j = begin % across * g->cols;
@@ -9506,11 +9492,10 @@ typedef struct mpti_on_rows {
     double          loss[256];
 } mpti_on_rows;
 
-static void mpti_on_rows_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_on_rows_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     mpti_on_rows *const c = (mpti_on_rows *)context;
     mpti_row            row = c->row;
-    (void)part;
     if (c->work == MPTI_WORK_ACTIVATE || c->work == MPTI_WORK_ACTIVATE_GRAD) {
         mpti_row_run(&row, c->work, begin, begin, end - begin);
         return;
@@ -9577,12 +9562,11 @@ MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, 
 }
 
 /* Add up columns begin .. end - 1, each from its first row to its last. */
-static void mpti_columns_add_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_columns_add_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_on_rows *const c = (const mpti_on_rows *)context;
     float                     row[MPTI_TILE], sum[MPTI_TILE];
     size_t                    r, i, take;
-    (void)part;
     for (; begin < end; begin += take) {
         take = mpti_min(end - begin, MPTI_TILE);
         memset(sum, 0, sizeof sum);

@@ -3146,11 +3146,10 @@ MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n)
 }
 
 #ifdef MPTI_MANY_THREADS
-static void mpti_run_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_run_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     mpti_job j = *(const mpti_job *)context;
     int      k;
-    (void)part;
     j.to += begin * j.out;
     for (k = 0; k < 3; k++)
         j.from[k] += begin * j.in[k];
@@ -4328,7 +4327,7 @@ typedef struct mpti_stochastic_job {
     const mpt_opts      *o;
 } mpti_stochastic_job;
 
-static void mpti_stochastic_range(void *context, size_t part, size_t begin, size_t n)
+static void mpti_stochastic_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t n)
 {
     const mpti_stochastic_job j = *(const mpti_stochastic_job *)context;
     const mpti_philox_keys    key = mpti_philox_schedule(j.o->seed, j.o->stream, j.o->step);
@@ -4344,7 +4343,6 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
     else if (j.brain && mpti_path() >= MPTI_PATH_AVX2)
         kernel = mpti_bf16_stochastic_256;
 #endif
-    (void)part;
     if (n - begin < (vectors ? 8u : 32u)) {
         mpti_words few = mpti_no_words;         /* a whole tile of words costs more */
         for (i = begin; i < n; i++) {
@@ -4416,11 +4414,10 @@ typedef struct mpti_converting {
     unsigned             raised[MPTI_PARTS];
 } mpti_converting;
 
-static void mpti_copy_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_copy_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_converting *c = (const mpti_converting *)context;
     const size_t           bytes = (size_t)c->d->info->bytes;
-    (void)part;
     memmove(c->to + begin * bytes, c->from + begin * bytes, (end - begin) * bytes);
 }
 
@@ -4816,7 +4813,7 @@ MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_quiet_n, uint32_t, uint32_t, uint32_t, (voi
 
 /* Quantize one by one; or, to a format of the table, by converting there and back; or, by the kernel `fast`,
  * doubles as floats, rounded to odd (to nearest for f32). */
-static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_quantize_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_converting *const c = (const mpti_converting *)context;
     const int                    bytes = c->s->info->bytes;
@@ -4825,7 +4822,6 @@ static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t
     const size_t                 stop = end - begin < 8u ? begin : end;     /* a few are faster one by one */
     mpt_opts                     at = *c->opts;
     size_t                       i;
-    (void)part;
     for (i = begin; c->fast && i < stop; i += MPTI_TILE) {
         const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
         float        tile[MPTI_TILE];
@@ -5044,12 +5040,11 @@ MPTI_ARITH_KERNEL(bf16, 7)
 
 typedef struct mpti_arith { mpti_job job; int mbits; } mpti_arith;
 
-static void mpti_arith_range(void *context, size_t part, size_t begin, size_t end)
+static void mpti_arith_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
     const mpti_arith *x = (const mpti_arith *)context;
     const mpti_job   *j = &x->job;
     size_t            i;
-    (void)part;
     for (i = 2u * begin; i < 2u * end; i += 2u)
         mpti_arith_1(x->mbits, j->how / MPTI_ARITH, j->to + i, j->from[0] + i, j->from[1] + i,
                      j->from[2] + i);
@@ -5935,10 +5930,9 @@ typedef struct mpti_blocking {
     int            fast, around;
 } mpti_blocking;
 
-static void mpti_blocks_quantize_range(void *context, size_t part, size_t i, size_t n)
+static void mpti_blocks_quantize_range(void *context, MPTI_UNUSED size_t part, size_t i, size_t n)
 {
     const mpti_blocking *c = (const mpti_blocking *)context;
-    (void)part;
 #if MPTI_X86
     if (c->fast)
         i += mpti_mxfp4_512(&c->b, c->codes + (c->b.packed ? i / 2u : i), c->scales + i / MPTI_MXFP4,
@@ -5947,7 +5941,7 @@ static void mpti_blocks_quantize_range(void *context, size_t part, size_t i, siz
     mpti_blocks_quantize(&c->b, c->codes, c->scales, c->floats, i, n);
 }
 
-static void mpti_blocks_dequantize_range(void *context, size_t part, size_t i, size_t n)
+static void mpti_blocks_dequantize_range(void *context, MPTI_UNUSED size_t part, size_t i, size_t n)
 {
     const mpti_blocking *const c = (const mpti_blocking *)context;
     const mpti_blocks *const   b = &c->b;
@@ -5957,7 +5951,6 @@ static void mpti_blocks_dequantize_range(void *context, size_t part, size_t i, s
     uint8_t                    in[MPTI_TILE] = {0};
     mpti_block_shift           step[MPTI_TILE / 16];
     size_t                     take;
-    (void)part;
     for (; i < n; i += take) {
         const uint8_t *const codes = c->codes + mpt_packed_size(i, bits);
         const uint8_t *const scale = c->scales + i / (size_t)b->block->size;
