@@ -5261,24 +5261,21 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
         mpt_##hyper *o, mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,    \
         mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2)                                         \
     {                                                                                               \
+        mpt_status status = MPT_E_ARG;                                                              \
         mpti_any_k k;                                                                               \
-        if (!step || !mpti_##hyper##_ok(o))                                                         \
-            return MPT_E_ARG;                                                                       \
-        memset(&k, 0, sizeof k);                                                                    \
-        k.hyper = mpti_##hyper##_consts(o, step);                                                   \
-        if (l2)                                                                                     \
-            mpti_rates_l2(&k.hyper.rates);                                                          \
-        return mpti_step_run(step, tensors, count, needs, tile, tensor, &k, &o->t);                 \
+        if (step && mpti_##hyper##_ok(o)) {                                                         \
+            memset(&k, 0, sizeof k);                                                                \
+            k.hyper = mpti_##hyper##_consts(o, step);                                               \
+            if (l2)                                                                                 \
+                mpti_rates_l2(&k.hyper.rates);                                                      \
+            status = mpti_step_run(step, tensors, count, needs, tile, tensor, &k, &o->t);           \
+        }                                                                                           \
+        if (step && status != MPT_OK)                                                               \
+            mpti_refuse_step(step);                                                                 \
+        return status;                                                                              \
     }
 MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
-
-static mpt_status mpti_step_end(mpt_step *step, mpt_status status)
-{
-    if (step && status != MPT_OK)
-        mpti_refuse_step(step);
-    return status;
-}
 
 #define MPTI_STEP_ONE(name, hyper) mpti_##name##_tile, NULL, 0
 #define MPTI_STEP_L2(name, hyper) mpti_##hyper##_tile, NULL, 1
@@ -5287,8 +5284,8 @@ static mpt_status mpti_step_end(mpt_step *step, mpt_status status)
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
-        return mpti_step_end(step, mpti_##hyper##_run(o, step, tensors, count, mpti_##name##_needs(o), \
-                                                      MPTI_STEP_##passes(name, hyper)));            \
+        return mpti_##hyper##_run(o, step, tensors, count, mpti_##name##_needs(o),                  \
+                                  MPTI_STEP_##passes(name, hyper));                                 \
     }
 MPT_OPTIMIZERS(MPTI_X)
 #undef MPTI_X
