@@ -4404,19 +4404,19 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
     return mpti_clip_step(step, max_norm) ? MPT_OK : MPT_E_ORDER;
 }
 
-/* The clip factor (1: none), whether there is a limit, and that limit as a code of each format. */
-typedef struct mpti_clipping { float factor; int limits; uint32_t most[MPT_FORMAT_COUNT]; } mpti_clipping;
+/* The clip factor (1: none), and the limit (0: none). */
+typedef struct mpti_clipping { float factor, max_abs; mpt_opts down; } mpti_clipping;
 
 /* Magnitudes are compared and replaced as bit patterns, which have the same order; the sign stays. */
 static void mpti_clip_piece(void *context, const mpti_piece *piece)
 {
     const mpti_clipping *const c = (const mpti_clipping *)context;
     const mpt_tensor *const    t = piece->t;
-    const uint32_t             most = c->most[t->grad_format];
-    size_t                     i;
+    const uint32_t most = (uint32_t)mpt_encode(t->grad_format, mpti_to_f64(c->max_abs), &c->down, NULL);
+    size_t         i;
     if (mpti_f32_bits(c->factor) != 0x3f800000u)
         mpti_grads_scale(t, piece->first, piece->end - piece->first, c->factor);
-    for (i = piece->first; i < piece->end && c->limits; i++)
+    for (i = piece->first; i < piece->end && mpti_is_nonzero(c->max_abs); i++)
         if (t->grad_format == MPT_F32) {
             float *const   g = (float *)t->grad + i;
             const uint32_t bits = mpti_f32_bits(*g);
@@ -4433,8 +4433,6 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
 {
     mpt_status    status;
     mpti_clipping c;
-    mpt_opts      down;
-    int           i;
     if (!step || !(max_abs >= 0.0f) || !mpti_f32_is_finite(max_abs))
         return MPT_E_ARG;
     if ((step->stage & 3u) != (uint32_t)MPT_STAGE_UNSCALED)     /* only unscaled gradients can be changed */
@@ -4442,13 +4440,11 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
     status = mpti_gradients_ok(tensors, count, 1);
     if (status != MPT_OK || step->found_inf)
         return status;
-    memset(&down, 0, sizeof down);
-    down.rounding = MPT_RND_TOWARD_ZERO;
-    down.overflow = MPT_OVERFLOW_SATURATE;
+    memset(&c, 0, sizeof c);
     c.factor = step->clip_factor;
-    c.limits = (mpti_f32_bits(max_abs) << 1) != 0u;
-    for (i = 0; i < (int)MPT_FORMAT_COUNT; i++)
-        c.most[i] = (uint32_t)mpt_encode((mpt_format)i, mpti_to_f64(max_abs), &down, NULL);
+    c.max_abs = max_abs;
+    c.down.rounding = MPT_RND_TOWARD_ZERO;
+    c.down.overflow = MPT_OVERFLOW_SATURATE;
     mpti_pieces(tensors, count, mpti_clip_piece, NULL, &c);
     step->clip_factor = 1.0f;
     return MPT_OK;
