@@ -6515,17 +6515,6 @@ MPTI_NOINLINE static void mpti_tell_n(mpti_out *o, const char *text, size_t n)
         o->failed = 1;
 }
 
-MPTI_NOINLINE static void mpti_add_count(mpti_string *s, uint64_t x)
-{
-    char digits[21];
-    int  at = 20;
-    digits[at] = '\0';
-    do
-        digits[--at] = (char)('0' + (int)(x % 10u));
-    while (x /= 10u);
-    mpti_add_text(s, digits + at);
-}
-
 /* Add a finite number with 12 significant digits, in a notation that every reader accepts: -1.25e-7. The
  * powers of ten are rounded, so the last digit may be off by one. */
 MPTI_NOINLINE static void mpti_add_real(mpti_string *s, double x)

@@ -1389,19 +1389,21 @@ MPTI_NOINLINE MPTI_UNUSED static void mpti_add_text(mpti_string *s, const char *
         mpti_add_char(s, *text);
 }
 
+MPTI_NOINLINE MPTI_UNUSED static void mpti_add_count(mpti_string *s, uint64_t x)
+{
+    char digits[21];
+    int  at = 20;
+    digits[at] = '\0';
+    do
+        digits[--at] = (char)('0' + (int)(x % 10u));
+    while (x /= 10u);
+    mpti_add_text(s, digits + at);
+}
+
 MPTI_UNUSED static void mpti_add_int(mpti_string *s, int x)
 {
-    char digits[12];
-    int  n = 0;
-    if (x < 0)
-        mpti_add_char(s, '-');
-    x = x < 0 ? -x : x;
-    do {
-        digits[n++] = (char)('0' + x % 10);
-        x /= 10;
-    } while (x);
-    while (n)
-        mpti_add_char(s, digits[--n]);
+    mpti_add_text(s, x < 0 ? "-" : "");
+    mpti_add_count(s, x < 0 ? 0u - (uint64_t)x : (uint64_t)x);
 }
 
 MPTI_UNUSED static size_t mpti_string_end(mpti_string *s)
