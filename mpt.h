@@ -8809,21 +8809,6 @@ MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_st
     return lane[0] + 0.0f;
 }
 
-/* A dot product on the given path. For a vector path the caller has checked n > 0, arrays and formats. */
-static inline float mpti_dot_run(int path, const void *a, mpt_format a_format, const void *x,
-                                 mpt_format x_format, size_t n)
-{
-#if MPTI_X86
-    if (MPTI_LIKELY(path >= MPTI_PATH_AVX512))
-        return mpti_dot_512(a, a_format, x, x_format, n);
-    if (MPTI_LIKELY(path >= MPTI_PATH_AVX2))
-        return mpti_dot_256(a, a_format, x, x_format, n);
-#endif
-    (void)path;
-    return mpt_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
-                           (ptrdiff_t)mpti_format_bytes(x_format), n);
-}
-
 /* to[r * step] = dot product of x and the row that begins r * line bytes behind a. */
 static int mpti_dots_run(float *to, size_t step, size_t rows, const void *a, mpt_format a_format, size_t line,
                          const void *x, mpt_format x_format, size_t n)
@@ -8831,7 +8816,9 @@ static int mpti_dots_run(float *to, size_t step, size_t rows, const void *a, mpt
     size_t r;
     MPTI_ROW_PATHS(mpti_dots, (to, step, rows, a, a_format, line, x, x_format, n));
     for (r = 0; r < rows; r++)
-        to[r * step] = mpti_dot_run(0, (const unsigned char *)a + r * line, a_format, x, x_format, n);
+        to[r * step] = mpt_dot_strided((const unsigned char *)a + r * line, a_format,
+                                       (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
+                                       (ptrdiff_t)mpti_format_bytes(x_format), n);
     return 1;
 }
 
@@ -8848,7 +8835,10 @@ MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_for
                       mpti_is_train_format(x_format);
     MPTI_ANY_ARRAY(a);
     MPTI_ANY_ARRAY(x);
-    return mpti_dot_run(MPTI_LIKELY(usual) ? mpti_path_here() : 0, a, a_format, x, x_format, n);
+    if (MPTI_LIKELY(usual))
+        MPTI_ROW_PATHS(mpti_dot, (a, a_format, x, x_format, n));
+    return mpt_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
+                           (ptrdiff_t)mpti_format_bytes(x_format), n);
 }
 
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
