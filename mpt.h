@@ -7830,15 +7830,13 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
 
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_shadow_cause_name, mpt_shadow_cause, MPT_SHADOW_CAUSES, "unknown")
 
+static const struct mpti_shadow_op { const char *name; int operands; } mpti_shadow_ops[] = {
+    {"value", 1}, {"+", 2}, {"-", 2}, {"*", 2}, {"/", 2}, {"sqrt", 1}, {"fma", 3}
+};
+
 MPT_DEF const char *mpt_shadow_op_name(mpt_shadow_op op)
 {
-    static const char *const names[] = {"value", "+", "-", "*", "/", "sqrt", "fma"};
-    return (unsigned)op < (unsigned)MPT_SHADOW_OP_COUNT ? names[op] : "unknown";
-}
-
-static int mpti_shadow_operands(mpt_shadow_op op)
-{
-    return op == MPT_SHADOW_OP_FMA ? 3 : op == MPT_SHADOW_OP_VALUE || op == MPT_SHADOW_OP_SQRT ? 1 : 2;
+    return (unsigned)op < (unsigned)MPT_SHADOW_OP_COUNT ? mpti_shadow_ops[op].name : "unknown";
 }
 
 MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tolerance)
@@ -7936,7 +7934,7 @@ MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shado
     if (!s || !s->ready || (unsigned)op >= (unsigned)MPT_SHADOW_OP_COUNT)
         return v.out;
     v.op = op;
-    inputs = mpti_shadow_operands(op);
+    inputs = mpti_shadow_ops[op].operands;
     if (op == MPT_SHADOW_OP_VALUE)
         a.low = a.exact;
     v.in[0] = a;
@@ -7986,7 +7984,7 @@ MPTI_NOINLINE static void mpti_shadow_draw_event(mpti_out *o, const mpt_shadow_e
     }
     mpti_tell(o, "operation %u (%s): %s\n    ", v->at, mpt_shadow_op_name(v->op),
               mpt_shadow_cause_name(v->cause));
-    for (i = 0; i < mpti_shadow_operands(v->op); i++)
+    for (i = 0; i < mpti_shadow_ops[v->op].operands; i++)
         mpti_tell(o, "%s%.6g (in double %.6g)", i ? ", " : "of ", v->in[i].low, v->in[i].exact);
     mpti_tell(o, "\n    gives %.6g (in double %.6g); off by %.2g before, by %.2g after", v->out.low,
               v->out.exact, v->before, v->after);
