@@ -3000,10 +3000,7 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
 }
 
 static const struct mpti_storage_row { const char *name; int master, extra; } mpti_storages[] = {
-#define MPTI_X(id, name, master, extra) {name, master, extra},
-    MPT_STORAGES(MPTI_X)
-#undef MPTI_X
-    {"unknown storage", 0, 0}
+    MPT_STORAGES(MPTI_COLUMNS) {"unknown storage", 0, 0}
 };
 
 static const struct mpti_storage_row *mpti_storage(mpt_storage s)

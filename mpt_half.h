@@ -94,8 +94,9 @@
 #error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 4 (at most that path)"
 #endif
 
-/* A row of a table makes an enumerator. */
+/* Of a row of a table: its enumerator; its other columns, as the initializer of a struct. */
 #define MPTI_ID(id, ...) id,
+#define MPTI_COLUMNS(id, ...) {__VA_ARGS__},
 
 /* ALIGNED: so that no vector of a tile crosses a cache line. LIKELY: the usual case, such as numbers that are
  * normal in both formats. */
@@ -5611,9 +5612,7 @@ MPTI_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n
 
 MPTI_DEF const mpt_block_info *mpt_block_get(mpt_block block)
 {
-#define MPTI_X(id, name, element, scale, size) {name, element, scale, size},
-    static const mpt_block_info table[] = {MPT_BLOCKS(MPTI_X)};
-#undef MPTI_X
+    static const mpt_block_info table[] = {MPT_BLOCKS(MPTI_COLUMNS)};
     return (unsigned)block < (unsigned)MPT_BLOCK_COUNT ? &table[block] : NULL;
 }
 
