@@ -4313,22 +4313,20 @@ static int mpti_combine_parts(const mpt_tensor *tensors, size_t count, size_t ch
 MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                     mpt_reduce_fn *reduce, void *user)
 {
-    mpt_status status = mpti_scaler_usable(s);
-    double     values[MPTI_COMBINED], sumsq = 0.0;
-    size_t     chunks = 0, i;
-    int        mixed;
-    if (status == MPT_E_ARG || !step || !reduce)
+    const mpt_status status = mpti_tensors_ok(tensors, count, 0u, NULL);
+    double           values[MPTI_COMBINED], sumsq = 0.0;
+    size_t           chunks = 0, i;
+    int              bad;
+    if (!s || !step || !reduce)
         return MPT_E_ARG;
-    status = mpti_tensors_ok(tensors, count, 0u, NULL);
-    for (i = 0; status == MPT_OK && i < count; i++) {
-        chunks += mpti_chunks(tensors[i].whole);
-        if (tensors[i].whole && tensors[i].n && !tensors[i].sums)
-            status = MPT_E_ARG;
-    }
     if (status != MPT_OK)
         return status;
-    (void)mpti_parts_of(tensors, count, &mixed);
-    if (mixed)
+    (void)mpti_parts_of(tensors, count, &bad);
+    for (i = 0; i < count; i++) {
+        chunks += mpti_chunks(tensors[i].whole);
+        bad |= tensors[i].whole && tensors[i].n && !tensors[i].sums;
+    }
+    if (bad)
         return MPT_E_ARG;
     mpti_combine_pack(step, !mpti_may_combine(s, step), values);
     if (mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
