@@ -7932,11 +7932,8 @@ MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shado
     inputs = mpti_shadow_ops[op].operands;
     if (op == MPT_SHADOW_OP_VALUE)
         a.low = a.exact;
-    v.in[0] = a;
-    if (inputs > 1)
-        v.in[1] = b;
-    if (inputs > 2)
-        v.in[2] = c;
+    for (i = 0; i < inputs; i++)
+        v.in[i] = i == 0 ? a : i == 1 ? b : c;
     if (fused || minus || op == MPT_SHADOW_OP_ADD) {
         const double term = fused ? a.low * b.low : a.low;      /* exact: at most 48 bits */
         const double other = fused ? c.low : minus ? -1.0 * b.low : b.low;
@@ -9070,11 +9067,8 @@ static void mpti_row_work(mpti_row *row, mpti_work work, float *x, const float *
         case MPTI_WORK_EXP_SUM: row->sum += expf(x[i] - row->top); break;
         case MPTI_WORK_DOT: row->sum = mpti_fma(y[i], x[i], row->sum); break;
         case MPTI_WORK_SOFTMAX:         /* if the sum is NaN, the whole row becomes NaN */
-            if (mpti_is_nan32(row->sum))
-                x[i] = row->sum;
-            else
-                x[i] =
-                    (expf(x[i] - row->top) / row->sum - (first + i == row->hot ? 1.0f : 0.0f)) * row->factor;
+            x[i] = expf(x[i] - row->top) / row->sum - (first + i == row->hot ? 1.0f : 0.0f);
+            x[i] = mpti_is_nan32(row->sum) ? row->sum : x[i] * row->factor;
             break;
         case MPTI_WORK_SOFTMAX_GRAD: x[i] = y[i] * (x[i] - row->sum); break;
         case MPTI_WORK_ADD: x[i] += y[i]; break;
