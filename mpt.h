@@ -2734,10 +2734,7 @@ MPT_HD mpti_rates mpti_rates_of(mpti_rates all, const mpt_tensor *t)
 
 MPT_HD mpti_rates mpti_rates_make(float lr, float decay, float l2)
 {
-    mpti_rates r;
-    r.minus_lr = mpti_neg(lr);
-    r.decay = decay;
-    r.l2 = l2;
+    const mpti_rates r = {mpti_neg(lr), decay, l2};
     return r;
 }
 
@@ -3128,10 +3125,8 @@ typedef struct mpti_touch {
 
 static mpti_span mpti_span_of(const void *array, size_t bytes, int written)
 {
-    mpti_span span;
-    span.begin = (uintptr_t)array;
-    span.end = array && bytes ? span.begin + bytes : 0u;        /* 0: empty, it meets none */
-    span.written = written;
+    const uintptr_t begin = (uintptr_t)array;
+    const mpti_span span = {begin, array && bytes ? begin + bytes : 0u, written};   /* end 0: it meets none */
     return span;
 }
 
@@ -3621,11 +3616,9 @@ static void mpti_each_tensor(const mpt_tensor *tensors, size_t count, mpti_whole
 #ifdef MPTI_MANY_THREADS
     for (i = 0; i < count;) {
         size_t      many = 0, total = 0;
-        mpti_wholes w;
+        mpti_wholes w = {tensors, fn, context, i};
         for (; i + many < count && tensors[i + many].n <= MPTI_FAST_PART; many++)
             total += tensors[i + many].n + MPTI_PER_TENSOR;
-        w.tensors = tensors, w.base = i;
-        w.fn = fn, w.context = context;
         (void)MPTI_IN_PARTS(many, total > MPTI_FAST_PART ? 1 : many, mpti_wholes_range, &w);
         for (i += many; i < count && tensors[i].n > MPTI_FAST_PART; i++)
             fn(context, tensors, i);
@@ -4463,7 +4456,7 @@ static void mpti_gradient_piece(void *context, const mpti_piece *piece)
 MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float *dst)
 {
     mpt_status   status = !step ? MPT_E_ARG : !mpti_step_is_open(step) ? MPT_E_ORDER : MPT_OK;
-    mpti_getting c;
+    mpti_getting c = {dst, 0.0f};
     if (status == MPT_OK)
         status = mpti_tensors_ok(t, 1, MPT_NEEDS_GRAD, NULL);
     if (status != MPT_OK)
@@ -4471,7 +4464,6 @@ MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float
     if ((t->n && !dst) ||
         mpti_meet(dst, t->n * sizeof *dst, t->grad, t->n * mpti_format_bytes(t->grad_format)))
         return MPT_E_ARG;
-    c.dst = dst;
     c.factor = mpti_mul(step->grad_factor, step->clip_factor);
     if (step->found_inf && t->n)
         memset(dst, 0, t->n * sizeof *dst);
@@ -4647,7 +4639,7 @@ static void mpti_weights_piece(void *context, const mpti_piece *piece)
 static mpt_status mpti_weights_copy(const mpt_tensor *t, const float *src, float *dst)
 {
     mpt_status   status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
-    mpti_copying c;
+    mpti_copying c = {src, dst};
     mpt_tensor   nearest;
     if (status == MPT_OK && ((t->n && !src && !dst) ||
                              ((!src || src != t->param || t->param_format != MPT_F32) &&
@@ -4658,8 +4650,6 @@ static mpt_status mpti_weights_copy(const mpt_tensor *t, const float *src, float
     nearest = *t;
     if (t->storage == MPT_STORE_STOCHASTIC)
         nearest.storage = MPT_STORE_NEAREST;
-    c.src = src;
-    c.dst = dst;
     mpti_pieces(&nearest, 1, mpti_weights_piece, NULL, &c);
     return MPT_OK;
 }
@@ -5157,10 +5147,9 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
 {
     const unsigned v = t->columns ? 0u : MPT_NEEDS_V;
     mpti_pass      moments = *step;
-    mpti_factoring c;
+    mpti_factoring c = {t, (const mpti_adafactor_k *)step->k};
     if (t->columns) {
         const size_t columns = t->n / mpti_rows(t);
-        c.t = t, c.k = (const mpti_adafactor_k *)step->k;
         (void)MPTI_IN_PARTS(t->n / t->columns, MPTI_FAST_PART / t->columns + 1u, mpti_rows_range, &c);
         (void)MPTI_IN_PARTS(columns, t->n > MPTI_FAST_PART ? MPTI_TILE : columns, mpti_columns_range, &c);
     } else {
@@ -5515,8 +5504,7 @@ static void mpti_raw_range(void *context, MPTI_UNUSED size_t part, size_t begin,
 
 static void mpti_copy_words(void *to, const void *from, size_t count, size_t width)
 {
-    mpti_raw w;
-    w.to = (unsigned char *)to, w.from = (const unsigned char *)from, w.width = width;
+    mpti_raw w = {(unsigned char *)to, (const unsigned char *)from, width};
     (void)MPTI_IN_PARTS(count, MPTI_FAST_PART, mpti_raw_range, &w);
 }
 
@@ -6744,9 +6732,7 @@ static int mpti_write_file(void *user, const char *text, size_t n)
 
 MPT_DEF mpt_writer mpt_writer_file(FILE *file)
 {
-    mpt_writer w;
-    w.write = file ? mpti_write_file : NULL;
-    w.user = file;
+    const mpt_writer w = {file ? mpti_write_file : NULL, file};
     return w;
 }
 #endif

@@ -1370,10 +1370,7 @@ typedef struct mpti_string { char *buf; size_t cap, length; } mpti_string;
 
 static inline mpti_string mpti_string_in(char *buf, size_t cap)
 {
-    mpti_string s;
-    s.buf = buf;
-    s.cap = cap;
-    s.length = 0;
+    const mpti_string s = {buf, cap, 0};
     return s;
 }
 
