@@ -4330,7 +4330,7 @@ typedef struct mpti_stochastic_job {
 static void mpti_stochastic_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t n)
 {
     const mpti_stochastic_job j = *(const mpti_stochastic_job *)context;
-    const mpti_philox_keys    key = mpti_philox_schedule(j.o->seed, j.o->stream, j.o->step);
+    mpti_philox_keys          key;
     mpti_kernel              *kernel = j.brain ? mpti_bf16_stochastic_n : mpti_f16_stochastic_n;
     uint32_t                  words[MPTI_TILE / 2] MPTI_ALIGNED, in[MPTI_GROUP];
     uint16_t                  out[MPTI_GROUP];
@@ -4353,6 +4353,7 @@ static void mpti_stochastic_range(void *context, MPTI_UNUSED size_t part, size_t
         }
         return;
     }
+    key = mpti_philox_schedule(j.o->seed, j.o->stream, j.o->step);
     for (i = begin; i < n; i += count) {
         const uint64_t             element = j.o->first_element + i, block = element / 8u;
         unsigned char *const       to = j.to + 2u * i;

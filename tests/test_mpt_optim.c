@@ -1074,7 +1074,8 @@ TEST(bad_tensors)
             t = la.t; t.master = (float *)t.m + 9; refused_tensor(t, MPT_E_ARG, "overlap");
         } else {
             t = la.t; t.param = NULL; refused_tensor(t, MPT_E_ARG, "param");
-            t = la.t; t.param_format = MPT_F32; refused_tensor(t, MPT_E_UNSUPPORTED, "param_format");
+            t = la.t; t.param_format = MPT_F32; refused_tensor(t, MPT_E_UNSUPPORTED, "without a master");
+            t = la.t; t.param_format = MPT_F64; refused_tensor(t, MPT_E_UNSUPPORTED, "without a master");
             CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_OK);      /* no master: nothing to publish */
         }
         if (la.t.extra) {

@@ -223,7 +223,12 @@ TEST(axpy_publish)
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_E4M3, y, 1.0f, x, 100, NULL), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, NULL, 1.0f, x, 100, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, 1.0f, NULL, 100, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, mpti_f32_make(0x7fc00000u), x, 100, NULL), MPT_E_ARG);
+    for (i = 0; i < PATHS; i++) {
+        last_path = (int)i, bad = 0u;
+        CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, mpti_f32_make(0x7fc00000u), x, 100, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, INF32, x, i % 2u, &bad), MPT_OK);
+        CHECK_EQ_U(bad, 1);
+    }
     CHECK_EQ_I(mpt_axpy_publish(y, MPT_F16, y, 1.0f, x, 100, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_publish(x + 99, MPT_F16, y, 1.0f, x, 100, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, 1.0f, y + 99, 100, NULL), MPT_E_ARG);
@@ -297,6 +302,9 @@ TEST(axpy_publish_f64)
         CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_F16, w, 1e9, g, 100, f ? &bad : NULL), MPT_OK);
     CHECK_EQ_U(bad, 1);
     CHECK(fabs(w[7] - ((double)was[7] - 0.1 * (double)x[7] * 1e-9)) <= 1e-16);
+    bad = 0u;
+    CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_F16, w, (double)INF32, g, 0, &bad), MPT_OK);
+    CHECK_EQ_U(bad, 1);
     CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_E4M3, w, 1.0, g, 100, NULL), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_F16, g, 1.0, g, 100, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_F16, NULL, 1.0, g, 100, NULL), MPT_E_ARG);
@@ -373,8 +381,13 @@ TEST(row_momentum_unscales_once)
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_UNSUPPORTED);
     tensor.param_format = MPT_BF16, rule.momentum = 1.0f;
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_ARG);
-    rule.momentum = 0.9f, rule.a = mpti_f32_make(0x7fc00000u);
-    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_ARG);
+    for (i = 0; i < 4u * PATHS; i++) {
+        last_path = (int)i / 4;
+        rule.momentum = i % 2u ? 0.9f : 0.0f, rule.found_inf = 0u;
+        rule.a = i & 2u ? 1.0f : INF32, rule.factor = i & 2u ? mpti_f32_make(0x7fc00000u) : 0.0f;
+        CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, i % 3u * 4u, g), MPT_OK);
+        CHECK_EQ_U_AT(rule.found_inf, 1, i);
+    }
     CHECK_EQ_U(rule.count, 4);
     CHECK(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(m[0], m[1], sizeof m[0]));
 }
