@@ -109,7 +109,7 @@
     X(MPT_STORE_KAHAN,      "Kahan",       0, 1)            \
     X(MPT_STORE_SPLIT,      "split",       0, 1)
 
-typedef enum mpt_storage {
+typedef enum mpt_storage MPTI_INT {
     MPT_STORAGES(MPTI_ID)
     MPT_STORAGE_COUNT
 } mpt_storage;
@@ -120,7 +120,7 @@ MPT_DEF const char *mpt_storage_name(mpt_storage storage);
 /* How moments are stored. In bf16 half an ulp is 2^-9 to 2^-8 of the value. Rounded to nearest, a moment
  * stands still when a step changes it by less: at beta2 0.999 Adam's v never falls again. Rounded
  * stochastically it is right on average, with random bits like those of MPT_STORE_STOCHASTIC. */
-typedef enum mpt_moments {
+typedef enum mpt_moments MPTI_INT {
     MPT_MOMENTS_F32,
     MPT_MOMENTS_BF16,           /* rounded stochastically */
     MPT_MOMENTS_BF16_NEAREST,
@@ -393,7 +393,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
     X(MPT_SCALER_MARIAN, "marian", 8.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                                  \
       MPTI_MOVES | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_PAST_FLOOR, "at 1, and at Inf")
 
-typedef enum mpt_scaler_dialect {
+typedef enum mpt_scaler_dialect MPTI_INT {
     MPT_SCALER_DIALECTS(MPTI_ID)
     MPT_SCALER_DIALECT_COUNT
 } mpt_scaler_dialect;
@@ -438,7 +438,7 @@ typedef struct mpt_scaler_config {
     X(MPT_VERDICT_OFTEN,    "two in five steps or more are bad at every scale; look for an Inf or NaN "     \
                             "in data and among activations")
 
-typedef enum mpt_scaler_verdict {
+typedef enum mpt_scaler_verdict MPTI_INT {
     MPT_VERDICTS(MPTI_ID)
     MPT_VERDICT_COUNT
 } mpt_scaler_verdict;
@@ -560,7 +560,7 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned caus
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
 
 // >>M4 check, unscale, clip -----------------------------------------------------------------------
-typedef enum mpt_stage {
+typedef enum mpt_stage MPTI_INT {
     MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED,
     MPT_STAGE_PART = 4,         /* or-ed: the list has parts of tensors, so mpt_step_combine is due */
     MPT_STAGE_CLIPPED = 8,      /* or-ed: mpt_clip was called, so the norm is final */
@@ -722,7 +722,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
  * then t, so that it can be copied, compared and saved. */
 #define MPT_HYPERPARAMETERS(X) X(sgd) X(adamw) X(lion) X(adafactor)
 
-typedef enum mpt_optimizer {
+typedef enum mpt_optimizer MPTI_INT {
     MPT_OPTIMIZERS(MPTI_ID)
     MPT_OPTIMIZER_COUNT
 } mpt_optimizer;
@@ -872,7 +872,7 @@ static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mp
  * Current scaling takes two passes: mpt_fp8_encode_n without dst, mpt_fp8_update with a history of 1, then
  * encode; one tensor at a time, in an mpt_fp8_scaling of its own.
  * Source: NVIDIA Transformer Engine, recipes DelayedScaling, Float8CurrentScaling. */
-typedef enum mpt_amax_choice {
+typedef enum mpt_amax_choice MPTI_INT {
     MPT_AMAX_MAX,           /* the largest of the history */
     MPT_AMAX_MOST_RECENT,   /* the last one */
     MPT_AMAX_CHOICE_COUNT
@@ -1008,7 +1008,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_STALE,       "a copy is not what its master rounds to: mpt_publish is missing")
 #define MPT_LINT_FATAL MPT_LINT_UNKNOWN
 
-typedef enum mpt_lint {
+typedef enum mpt_lint MPTI_INT {
     MPT_LINTS(MPTI_ID)
     MPT_LINT_COUNT
 } mpt_lint;
@@ -1175,7 +1175,7 @@ typedef struct mpt_writer {
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
  * a line; surveys have a line for each format, sums one for each method. DRAWING: a picture made of
  * characters, for a terminal; MPT_E_UNSUPPORTED with MPT_NO_STDIO, as it takes vsnprintf. */
-typedef enum mpt_style {
+typedef enum mpt_style MPTI_INT {
     MPT_STYLE_TEXT, MPT_STYLE_CSV_HEAD, MPT_STYLE_CSV, MPT_STYLE_JSON, MPT_STYLE_DRAWING
 } mpt_style;
 
@@ -1344,7 +1344,7 @@ MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style
     X(MPT_SUM_PAIRWISE, "pairwise")         \
     X(MPT_SUM_F64,      "f64")
 
-typedef enum mpt_sum_method {
+typedef enum mpt_sum_method MPTI_INT {
     MPT_SUM_METHODS(MPTI_ID)
     MPT_SUM_METHOD_COUNT
 } mpt_sum_method;
@@ -1403,13 +1403,13 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
     X(MPT_SHADOW_OVERFLOW,     "overflow")                  \
     X(MPT_SHADOW_INVALID,      "invalid operation")
 
-typedef enum mpt_shadow_cause {
+typedef enum mpt_shadow_cause MPTI_INT {
     MPT_SHADOW_CAUSES(MPTI_ID)
     MPT_SHADOW_CAUSE_COUNT
 } mpt_shadow_cause;
 
 /* The operations; VALUE brings a number into the run. */
-typedef enum mpt_shadow_op {
+typedef enum mpt_shadow_op MPTI_INT {
     MPT_SHADOW_OP_VALUE, MPT_SHADOW_OP_ADD, MPT_SHADOW_OP_SUB, MPT_SHADOW_OP_MUL, MPT_SHADOW_OP_DIV,
     MPT_SHADOW_OP_SQRT, MPT_SHADOW_OP_FMA, MPT_SHADOW_OP_COUNT
 } mpt_shadow_op;
@@ -1560,14 +1560,22 @@ typedef struct mpt_row_rule {
     float    momentum;          /* above 0: m = momentum * m + factor * x, and d = m */
     uint32_t nesterov;          /* nonzero: d = momentum * m + factor * x, with the new m */
     uint32_t found_inf;         /* in/out: set to 1 where a row stayed */
-    uint32_t stream;            /* of random bits: rules with one stream and seed have the same bits */
+    uint32_t stream;            /* of random bits: with one stream, seed and count they are the same */
     uint64_t count;             /* in/out: rows updated; random bits depend on it, so save it with the rest */
 } mpt_row_rule;
 
 /* mpt_row_update -- move elements first .. first + n - 1 of a tensor by a * x inside backprop, in whatever
  * storage its weights are: masters and their copy, param alone, or param with what Kahan or split storage
- * keep. With MPT_STORE_STOCHASTIC an embedding table takes 2 bytes a weight.
- *   rule  in/out  see above; without momentum a * factor is multiplied first
+ * keep. With MPT_STORE_STOCHASTIC an embedding table takes 2 bytes a weight:
+ *
+ *     mpt_tensor   table = {0};                                    // mpt_f16 codes[rows * width]
+ *     mpt_row_rule rule = {0};                                     // one for each thread
+ *     table.n = rows * width, table.storage = MPT_STORE_STOCHASTIC;
+ *     table.param = codes, table.param_format = MPT_F16;           // to fill it: mpt_weights_set
+ *     rule.a = -lr;
+ *     mpt_row_update(&rule, &table, row * width, width, gradient);
+ *
+ *   rule  in/out  see above; without momentum a * factor is multiplied first; it may serve several tables
  *   t     in      its arrays are written, and must not overlap (mpt_tensors_validate tells); grad and
  *                 lr_times are not read; m in F32, if there is momentum
  *   x     in      [n] what backprop gives for this row; must not overlap the tensor's arrays
@@ -1592,8 +1600,8 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
  * Threads: any, on different outputs. */
 
 /* The values are those of CBLAS, so that its enums can be cast. */
-typedef enum mpt_order { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
-typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
+typedef enum mpt_order MPTI_INT { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
+typedef enum mpt_trans MPTI_INT { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
 
 /* mpt_gemm -- C = alpha * op(A) * op(B) + beta * C, in the argument order of BLAS, with a format per matrix.
  *   m, n, k  in      op(A) is m x k, op(B) k x n, C m x n
@@ -1636,7 +1644,7 @@ MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, 
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
                                  size_t rows, size_t cols);
 
-typedef enum mpt_activation {
+typedef enum mpt_activation MPTI_INT {
     MPT_ACT_RELU, MPT_ACT_GELU, MPT_ACT_TANH, MPT_ACT_SIGMOID, MPT_ACT_COUNT
 } mpt_activation;
 
@@ -1683,7 +1691,7 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
     X(MPT_RULE_AS_IS,   "as it comes",  "it runs as well in the format that its input has")            \
     X(MPT_RULE_REFUSED, "refused",      "its result or gradient leaves the range of a low format")
 
-typedef enum mpt_rule {
+typedef enum mpt_rule MPTI_INT {
     MPT_RULES(MPTI_ID)
     MPT_RULE_COUNT
 } mpt_rule;
@@ -1815,24 +1823,24 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
 
 /* The lists of a graph rewrite. allow: fast and safe; infer: safe unless it carries a result of a deny op;
  * deny: unsafe; clear: neither gains nor harms; none: unknown, stays FP32 and passes nothing on. */
-typedef enum mpt_list {
+typedef enum mpt_list MPTI_INT {
     MPT_LIST_NONE, MPT_LIST_ALLOW, MPT_LIST_INFER, MPT_LIST_DENY, MPT_LIST_CLEAR, MPT_LIST_COUNT
 } mpt_list;
 
 /* Built-in lists: MPT_OPS (>>M13); TensorFlow's for CUDA 9.1, cuDNN 8 and later; its oneDNN BF16 pass's. */
-typedef enum mpt_op_lists { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
+typedef enum mpt_op_lists MPTI_INT { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
                            MPT_LISTS_COUNT } mpt_op_lists;
 
 /* tensorflow: the passes of TensorFlow 2.21, step for step; mpt_graph_rewrite says where it differs. min_cut:
  * the same safety, but infer and clear ops become low or FP32 so that casts move the fewest bytes (a minimum
  * cut of the graph). tensorflow_2_19: the rule until then, when an infer op that directly follows low ones
  * became low under the BF16 lists only. */
-typedef enum mpt_graph_mode {
+typedef enum mpt_graph_mode MPTI_INT {
     MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT, MPT_GRAPH_TENSORFLOW_2_19, MPT_GRAPH_MODE_COUNT
 } mpt_graph_mode;
 
 /* A list row of yours, applied in order: add (fails if a list has the op), override (moves it), remove. */
-typedef enum mpt_list_edit { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
+typedef enum mpt_list_edit MPTI_INT { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
 typedef struct mpt_list_row {
     const char   *op;
     mpt_list      list;         /* unused for MPT_LIST_REMOVE */
@@ -1939,7 +1947,7 @@ typedef struct mpt_graph {
     X(MPT_WHY_CUT_FP32,   "FP32 moves no more bytes through casts")                                \
     X(MPT_WHY_NOTHING,    "the graph has no allow op")
 
-typedef enum mpt_graph_why {
+typedef enum mpt_graph_why MPTI_INT {
     MPT_GRAPH_WHYS(MPTI_ID)
     MPT_WHY_COUNT
 } mpt_graph_why;
@@ -11446,15 +11454,20 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 #endif /* MPT_ONLY_CONVERSIONS */
 
 // >>M27 to add an optimizer, a scaler dialect, a report -------------------------------------------
-/* An optimizer: in >>M5, its struct of hyperparameters, or that of another one (a new struct also needs a row
- *   in MPT_HYPERPARAMETERS and a pointer in mpt_state), its row in MPT_OPTIMIZERS, and the prototypes of its
- *   step and defaults; in >>M15, its constants of a step and its formula for one element, shared with the GPU
- *   (fma for every multiply-add, no libm but sqrt); in >>M18, its loop over a tile if ONE pass does all, else
- *   its OWN passes. Steps, storages, checkpoints, the memory report and mpt_cuda.h follow from the row. Its
- *   tests: a recipe in tests/test_mpt_optim.c, and parity in tests/test_cuda_optim.cu.
+/* An optimizer: in >>M5, its struct of hyperparameters, or that of another one, its row in MPT_OPTIMIZERS,
+ *   and the prototypes of its step and defaults; in >>M15, mpti_NAME_ok and _spares of its struct, its
+ *   constants of a step and its formula for one element, shared with the GPU (fma for every multiply-add, no
+ *   libm but sqrt; with v it takes v_max, too); in >>M18, its loop over a tile if ONE pass does all (with a
+ *   root, that of AdamW is the model), else its OWN passes. A new struct also needs a row in
+ *   MPT_HYPERPARAMETERS and a pointer in mpt_state; let mpti_walk_state (>>M20) pass over it where it is
+ *   absent, so that older checkpoints can be read. Steps, storages, the memory report and mpt_cuda.h follow
+ *   from the row. Its tests: a recipe and optimizer_... in tests/train.h, its plain formula in naive_step
+ *   and book_step of tests/test_mpt_optim.c, a line in tests/test_mpt_sizes.c, and parity in
+ *   tests/test_cuda_optim.cu.
  * A storage: its row in MPT_STORAGES (>>M2), one element in >>M15, mpti_weight_in and _out in >>M18.
- * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M3), what is new in its rule in mpti_scaler_advance
- *   (>>M15), its limits in mpti_scaler_config_ok (>>M17), its original and traces in tests/test_mpt_scaler.c.
+ * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M3), what is new in its rule from mpti_scaler_move on
+ *   (>>M15), its limits in mpti_scaler_config_ok and the states that it can reach in mpti_scaler_possible
+ *   (>>M17), its original and traces in tests/test_mpt_scaler.c.
  * A report: counts that merge, in a plain struct; a table of its figures for mpti_write (>>M22); thresholds
  *   taken from the codec (see mpti_range_limits); drawing kept apart from counting. */
 

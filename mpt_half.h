@@ -94,6 +94,13 @@
 #error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 4 (at most that path)"
 #endif
 
+/* The type of enumerations: in C++ only with one may they hold a number from a file that is none of them. */
+#ifdef __cplusplus
+#define MPTI_INT : int
+#else
+#define MPTI_INT
+#endif
+
 /* Of a row of a table: its enumerator; its other columns, as the initializer of a struct. */
 #define MPTI_ID(id, ...) id,
 #define MPTI_COLUMNS(id, ...) {__VA_ARGS__},
@@ -164,7 +171,7 @@ MPT_DEF int mpt_version(void);
     X(MPT_E_RANGE,       -8, "out of range: a number does not fit the format it is to be stored in") \
     X(MPT_E_SCALE,       -9, "no loss scale works: see the scaler's verdict")
 
-typedef enum mpt_status {
+typedef enum mpt_status MPTI_INT {
 #define MPTI_X(id, value, text) id = value,
     MPT_STATUSES(MPTI_X)
 #undef MPTI_X
@@ -202,12 +209,12 @@ MPT_DEF const char *mpt_status_text(mpt_status status);
     X(MPT_E3M4,     "e3m4",     1,  3,  4,    3, MPT_SPECIALS_IEEE)   \
     X(MPT_E4M3B11FNUZ, "e4m3b11fnuz", 1, 4, 3, 11, MPT_SPECIALS_FNUZ)
 
-typedef enum mpt_format {
+typedef enum mpt_format MPTI_INT {
     MPT_FORMATS(MPTI_ID)
     MPT_FORMAT_COUNT
 } mpt_format;
 
-typedef enum mpt_specials {
+typedef enum mpt_specials MPTI_INT {
     MPT_SPECIALS_IEEE, MPT_SPECIALS_FN, MPT_SPECIALS_FNUZ, MPT_SPECIALS_FINITE, MPT_SPECIALS_SCALE
 } mpt_specials;
 
@@ -264,7 +271,7 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
     X(MPT_RND_ODD,          "to-odd")               \
     X(MPT_RND_STOCHASTIC,   "stochastic")
 
-typedef enum mpt_rounding {
+typedef enum mpt_rounding MPTI_INT {
     MPT_ROUNDINGS(MPTI_ID)
     MPT_ROUNDING_COUNT
 } mpt_rounding;
@@ -275,15 +282,17 @@ typedef enum mpt_rounding {
  *             An Inf that cannot stay Inf raises OVERFLOW and INEXACT, like a number that overflows.
  *   SATURATE  the largest finite number; Inf becomes that too (as in "saturating" FP8 conversions)
  *   NAN       NaN in every direction (the largest finite number in a format without NaN); Inf stays Inf */
-typedef enum mpt_overflow { MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN } mpt_overflow;
+typedef enum mpt_overflow MPTI_INT {
+    MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN
+} mpt_overflow;
 
 /* What a NaN becomes. KEEP: a quiet NaN that keeps the sign and the top bits of the payload. CANONICAL: the
  * positive quiet NaN without payload. */
-typedef enum mpt_nan_mode { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
+typedef enum mpt_nan_mode MPTI_INT { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
 
 /* When a result counts as tiny: after rounding as if the exponent were unbounded, as x86 and RISC-V do, or
  * before rounding, as ARM does (IEEE 754-2019, clause 7.5). This affects MPT_FLAG_UNDERFLOW only. */
-typedef enum mpt_tininess { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tininess;
+typedef enum mpt_tininess MPTI_INT { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tininess;
 
 #define MPT_FLUSH_RESULTS 1u    /* a subnormal result becomes zero of its sign: UNDERFLOW and INEXACT */
 #define MPT_FLUSH_INPUTS  2u    /* a subnormal of the source's format counts as zero of its sign: no flag */
@@ -378,7 +387,7 @@ MPT_DEF int mpt_is_exact(mpt_format format, double value);
     X(MPT_CLASS_POS_NORMAL,     "+normal")          \
     X(MPT_CLASS_POS_INF,        "+Inf")
 
-typedef enum mpt_class {
+typedef enum mpt_class MPTI_INT {
     MPT_CLASSES(MPTI_ID)
     MPT_CLASS_COUNT
 } mpt_class;
@@ -536,7 +545,7 @@ MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff
                                        size_t n, const mpt_opts *opts, unsigned *flags);
 
 /* The order of the bytes of one element in memory. */
-typedef enum mpt_byte_order { MPT_NATIVE_ENDIAN, MPT_LITTLE_ENDIAN, MPT_BIG_ENDIAN } mpt_byte_order;
+typedef enum mpt_byte_order MPTI_INT { MPT_NATIVE_ENDIAN, MPT_LITTLE_ENDIAN, MPT_BIG_ENDIAN } mpt_byte_order;
 
 /* mpt_convert_bytes_n -- mpt_convert_n for the bytes of a file or a message, with a byte order for each side:
  * big-endian halves of an image to native floats, native floats to little-endian doubles.
@@ -669,7 +678,9 @@ MPT_HD mpt_bf16 mpt_bf16_logb_with(mpt_bf16 a, const mpt_opts *opts, unsigned *f
  *   signaling  in      0: only a signaling NaN raises INVALID (compareQuiet...); else any (...Signaling...)
  *   flags      in/out  NULL, or exceptions that are or-ed in
  * Exact: yes.  Threads: any.  Source: IEEE 754-2019, clause 5.11. */
-typedef enum mpt_relation { MPT_LESS = 1, MPT_EQUAL = 2, MPT_GREATER = 4, MPT_UNORDERED = 8 } mpt_relation;
+typedef enum mpt_relation MPTI_INT {
+    MPT_LESS = 1, MPT_EQUAL = 2, MPT_GREATER = 4, MPT_UNORDERED = 8
+} mpt_relation;
 MPT_HD int          mpt_f16_eq(mpt_f16 a, mpt_f16 b);
 MPT_HD int          mpt_f16_lt(mpt_f16 a, mpt_f16 b);
 MPT_HD int          mpt_f16_le(mpt_f16 a, mpt_f16 b);
@@ -798,7 +809,7 @@ MPT_DEF mpt_status mpt_bf16_from_text(const char *text, mpt_bf16 *value);
     X(MPT_MXFP4,      "mxfp4",      MPT_E2M1, MPT_E8M0,  32)   \
     X(MPT_NVFP4,      "nvfp4",      MPT_E2M1, MPT_UE4M3, 16)
 
-typedef enum mpt_block {
+typedef enum mpt_block MPTI_INT {
     MPT_BLOCKS(MPTI_ID)
     MPT_BLOCK_COUNT
 } mpt_block;
@@ -821,7 +832,7 @@ MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block);
  *   DEFAULT   FLOOR                                                ROUND
  * emax is the exponent of the element format's largest number. The scale is clamped to the finite range of
  * its format; a block that is not all zeros gets at least the least scale above zero. */
-typedef enum mpt_block_scaling {
+typedef enum mpt_block_scaling MPTI_INT {
     MPT_SCALE_DEFAULT, MPT_SCALE_FLOOR, MPT_SCALE_CEIL, MPT_SCALE_ROUND
 } mpt_block_scaling;
 
@@ -3767,9 +3778,9 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 
 static mpti_kernel *mpti_kernel_of(int pair) { return mpti_kernel_here(pair); }
 
-/* The codes of 32 floats / 2^exp in a format of 8 bits or fewer with a mantissa, clamped to its largest numbers,
- * Inf and NaN too. Subtracting exponents divides. Where the number or the quotient is a subnormal float that
- * is wrong, but the code is 0 in any case. */
+/* The codes of 32 floats / 2^exp in a format of 8 bits or fewer with a mantissa, clamped to its largest
+ * numbers, Inf and NaN too. Subtracting exponents divides. Where the number or the quotient is a subnormal
+ * float that is wrong, but the code is 0 in any case. */
 MPTI_INLINE void mpti_byte_codes_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
                                       const mpt_format_info *f, int exp)
 {
@@ -3785,8 +3796,8 @@ MPTI_INLINE void mpti_byte_codes_loop(uint8_t *MPTI_RESTRICT codes, const uint32
         codes[i] = (uint8_t)out[i];
 }
 MPTI_TWICE(mpti_byte_codes_32, mpti_byte_codes_loop,
-           (uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in, const mpt_format_info *f, int exp),
-           (codes, in, f, exp))
+           (uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in, const mpt_format_info *f,
+            int exp), (codes, in, f, exp))
 
 /* The kernel from floats to such a format, which `b` points to, unless it has one of its own. Floats beyond
  * `limit` take the slow path: overflow, Inf and NaN, less what clamping does; of an unsigned format negative
@@ -6053,8 +6064,9 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
 
 // >>H18 to add a format, or an instruction set -----------------------------------------------------
 /* A format:
- * 1. Add its row to MPT_FORMATS (>>H3). Its limits, codes and names, mpt_encode, mpt_decode, mpt_anatomy and
- *    the README's table follow from that; the format tests in tests/test_half.c cover it by themselves.
+ * 1. Add its row to MPT_FORMATS (>>H3), at the end. Its limits, codes and names, mpt_encode, mpt_decode,
+ *    mpt_anatomy and the README's table follow from that. Tests cover it by themselves; digests of what
+ *    all formats give need new values: test_digest --print.
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to all code that tests `specials`:
  *    from MPTI_EMIN to mpti_encode_number (>>H13), mpti_quantizer_init (>>H14), and some lines of >>H16.
  * 3. If it needs a type and fast conversions, add the type (>>H3); its prototypes (>>H5, >>H7); encode and

@@ -17,6 +17,7 @@ nothing "no unfinished marks" grep -nwE 'T[O]DO|F[I]XME|X[X]X|H[A]CK' $sources M
 
 # such loads may return stale data: see run_cuda_nvcc.sh
 nothing "no non-coherent loads" grep -nE '__ldg|__restrict|ld\.global\.nc' mpt_cuda.h mpt.h
+nothing "in C++ an enumeration may hold any number" grep -nE '^typedef enum mpt_[a-z0-9_]+ \{' $sources
 nothing "examples use no private name" grep -rnE 'mpti_|MPTI_' examples
 
 # Every public function must stand right below its doc block, alone or in a group without a blank line.

@@ -1081,7 +1081,7 @@ TEST(defaults_are_the_originals)
     };
     int d;
     CHECK_EQ_I(sizeof known / sizeof *known, MPT_SCALER_DIALECT_COUNT);
-    for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
+    for (d = 0; d < (int)(sizeof known / sizeof *known); d++) {
         const mpt_scaler_config c = mpt_scaler_defaults((mpt_scaler_dialect)d);
         const int raises = d == MPT_SCALER_DEEPSPEED || d == MPT_SCALER_DEEPSPEED_0_17_0;
         mt_context(known[d].name, NULL);
