@@ -8139,7 +8139,8 @@ typedef struct mpti_row_step {
     mpt_format   format;
     float        a, momentum, factor;
     int          nesterov;
-    const void  *from;          /* NULL, or weights in `format` to start from in place of master's */
+    const void  *from;          /* the weights to start from, master or in 16 bits */
+    mpt_format   from_format;
 } mpti_row_step;
 
 /* Part of a matrix product: rows x n sums of a[rows][k] * w[k][n], in order of k. If `begun`, the sums start
@@ -8543,9 +8544,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
             if (r->nesterov)                                                                                 \
                 d = mpti_row_madd_##isa(k, d, g);                                                            \
         }                                                                                                    \
-        g = r->from ? mpti_row_any_##isa(r->from, r->format, i, n)                                           \
-                    : mpti_row_any_##isa(r->master, MPT_F32, i, n);                                          \
-        d = mpti_row_madd_##isa(a, d, g);                                                                    \
+        d = mpti_row_madd_##isa(a, d, mpti_row_any_##isa(r->from, r->from_format, i, n));                    \
         mpti_row_put_##isa(r->master, MPT_F32, i, n, d);                                                     \
         if (r->param)                                                                                        \
             mpti_row_put_##isa(r->param, r->format, i, n, d);                                                \
@@ -8741,8 +8740,7 @@ static int mpti_row_step_run(const mpti_row_step *o, size_t n)
         (void)mpti_unscale_1(o->x[i], o->factor, &bad);
     if (bad || !o->master)
         return !bad;
-    if (o->from)
-        mpti_row_load(o->master, o->from, o->format, 0, n);
+    mpti_row_load(o->master, o->from, o->from_format, 0, n);
     for (i = 0; i < n; i++) {
         float d = o->x[i];
         if (o->m) {
@@ -8872,7 +8870,8 @@ MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *maste
                                     size_t n, uint32_t *found_inf)
 {
     const mpt_status status = mpti_publish_ok(param, format, master, x, n, sizeof *x);
-    mpti_row_step    o = {master, NULL, param, x, format, a, 0.0f, a, 0, NULL};
+    mpti_row_step    o = {master, NULL, param, x, format, a, 0.0f, a, 0, master,
+                              MPT_F32};
     if (status != MPT_OK)
         return status;
     MPTI_ANY_ARRAY(o.master);
@@ -8948,10 +8947,10 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
         o.a = o.factor = mpti_mul(o.a, o.factor);
     o.momentum = rule->momentum, o.nesterov = rule->nesterov != 0u;
     o.master = NULL, o.param = NULL, o.format = t->param_format;
-    o.x = x, o.from = NULL;
+    o.x = x, o.from_format = MPT_F32;
     ok = mpti_f32_is_finite(o.a) && mpti_f32_is_finite(o.factor);
     if (mpti_has_master(t)) {
-        o.master = t->master + first;
+        o.from = o.master = t->master + first;
         if (t->param && !t->rounded)
             o.param = (unsigned char *)t->param + first * mpti_format_bytes(t->param_format);
         ok = ok && mpti_row_step_run(&o, n);
@@ -8960,13 +8959,13 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
     } else {
         if (n > MPTI_TILE)              /* test all tiles before writing any; a single one tests itself */
             ok = ok && mpti_row_step_run(&o, n);
-        o.master = local;
+        o.from = o.master = local;
         at.stream = rule->stream, at.step = rule->count;
         for (i = 0; ok && i < n; i += take) {
             take = mpti_min(n - i, MPTI_TILE);
             o.x = x + i, o.m = has_m ? (float *)t->m + first + i : NULL;
             if (t->storage == MPT_STORE_STOCHASTIC)     /* 16-bit codes are loaded by the loop */
-                o.from = (const uint16_t *)t->param + first + i;
+                o.from = (const uint16_t *)t->param + first + i, o.from_format = t->param_format;
             else
                 (void)mpti_weight_in(local, t, first + i, take);
             ok = mpti_row_step_run(&o, take);
