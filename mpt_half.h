@@ -330,7 +330,7 @@ typedef struct mpt_opts {
  *   opts     in      NULL for the defaults
  *   flags    in/out  NULL, or exception flags that are or-ed in
  * Returns: the code. If the format has no Inf, overflow and Inf give NaN, or the largest finite number if it
- *   has no NaN either. If the format has no NaN, NaN gives the largest finite number and INVALID. If it is
+ *   has no NaN either. If the format has no NaN, NaN gives the largest positive number and INVALID. If it is
  *   unsigned, a negative number gives NaN and INVALID. In a SCALE format, zero and values below the least
  *   power of two give that power. Stochastic rounding never makes a finite value Inf, and its probability is
  *   truncated to 32 bits (bias below 2^-32 of a gap).
@@ -3800,12 +3800,12 @@ MPTI_TWICE(mpti_byte_codes_32, mpti_byte_codes_loop,
             int exp), (codes, in, f, exp))
 
 /* The kernel from floats to such a format, which `b` points to, unless it has one of its own. Floats beyond
- * `limit` take the slow path: overflow, Inf and NaN, less what clamping does; of an unsigned format negative
- * ones. */
+ * `limit` may overflow, where that is not to clamp; NaN, and the negative in an unsigned format, are rare. */
 static void mpti_byte_codes_n MPTI_KERNEL_PARAMETERS
 {
     const mpt_format_info *f = (const mpt_format_info *)(const void *)b;
     const uint32_t         mask = f->sign_bits ? 0x7fffffffu : 0xffffffffu;
+    const uint32_t         over = (uint32_t)(f->has_inf ? f->inf_code : f->nan_code);
     const uint32_t         limit = how & MPTI_SATURATE || f->specials == MPT_SPECIALS_FINITE
                                        ? 0x7f800000u : mpti_f32_from_f64(mpti_f64_bits(f->max_finite));
     unsigned               unused = 0u;
@@ -3821,8 +3821,11 @@ static void mpti_byte_codes_n MPTI_KERNEL_PARAMETERS
             for (i = 0; i < 32; i++)
                 to[i] = (uint8_t)(to[i] & (to[i] == 0x80u ? 0u : 0xffu));
         for (i = 0; beyond && i < 32; i++)
-            if ((in[i] & mask) > limit)
+            if ((in[i] & mask) > 0x7f800000u)
                 to[i] = (uint8_t)mpti_encode_bits(f, mpti_f64_widen(in[i]), &mpti_plain_opts, &unused);
+            else if ((in[i] & mask) > limit && mpti_small_encode(in[i] & 0x7fffffffu, f->mantissa_bits,
+                                                                 (uint32_t)(f->emin + 127)) > f->max_code)
+                to[i] = (uint8_t)(over | in[i] >> 31 << (f->bits - 1));
     }
 }
 
@@ -5696,9 +5699,9 @@ static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n
         return (uint32_t)b->scale->nan_code;
     }
     scale = mpti_block_scale(b, amax);
-    if (b->plain && b->powers && amax >= (uint32_t)(127 - 80) << 23)
-        mpti_byte_codes_32(codes, in, b->element, (int)scale - 127);     /* subnormal quotients are 0 */
-    else if (!b->plain || b->powers || !amax)
+    if (b->plain && (!amax || (b->powers && amax >= (uint32_t)(127 - 80) << 23)))
+        mpti_byte_codes_32(codes, in, b->element, amax ? (int)scale - 127 : 0);     /* 0: all signs */
+    else if (!b->plain || b->powers)
         mpti_block_slow(codes, in, n, b, scale, first);
     else {
         mpti_e2m1_limits(b, scale, limit);
