@@ -95,10 +95,12 @@
  *   nearest     No master: param (f16 or bf16) is the weight, rounded to nearest after each step. An update
  *               below half an ulp of its weight is lost: for study, and for large steps.
  *   stochastic  No master: param is the weight, rounded stochastically, so that small updates survive on
- *               average. Random bits: Philox4x32-10 of (element, tensor, steps taken), key seed.
+ *               average, and none becomes Inf: a run that diverges ends at the largest number. Random bits:
+ *               Philox4x32-10 of (element, tensor, steps taken), key seed.
  *   kahan       No master: extra keeps, in param_format, what the rounding of param lost, for the next step
  *               (in f16 times 2^11, a power of two that keeps it clear of f16's subnormals). In bf16 extra
- *               has 8 bits, too: an update below 2^-18 of the weight is lost, where split keeps it.
+ *               has 8 bits, too: updates below 2^-15 of the weight are off by 10% and more, and
+ *               those below 2^-18 are lost, where split keeps them.
  *   split       No master: param and extra are the two halves of the FP32 weight, exactly. param is the
  *               weight rounded to nearest bf16, ties away from zero; extra is the 16 bits to add to it. bf16
  *               only: 2^30 floats round to the f16 zero, and 16 bits cannot tell them apart. */
@@ -128,7 +130,8 @@ typedef enum mpt_moments MPTI_INT {
 } mpt_moments;
 
 /* One parameter array of the network with all that belongs to it. Zero the struct and set the fields that you
- * have; each call says which it needs. The memory is yours, each array aligned as its elements require. */
+ * have, and their formats (0, MPT_F64, is refused); each call says which it needs. The memory is yours, each
+ * array aligned as its elements require. */
 typedef struct mpt_tensor {
     const char *name;           /* for reports; may be NULL */
     size_t      n;              /* number of elements of each array below */
@@ -143,7 +146,7 @@ typedef struct mpt_tensor {
     void       *extra;          /* [n] 16-bit values that complete param, where storage needs them */
     mpt_storage storage;        /* 0: FP32 master */
     mpt_moments moments;        /* 0: FP32 */
-    uint64_t    seed;           /* key of stochastic rounding */
+    uint64_t    seed;           /* key of stochastic rounding; with one seed two lists have the same bits */
     size_t      columns;        /* Adafactor: the tensor is matrices [rows][columns], and v holds, in float,
                                  * all n / columns row means, then all n / rows column means; 0: v is [n] */
     size_t      rows;           /* rows of each matrix; 0: n / columns, one matrix */
@@ -183,7 +186,7 @@ typedef struct mpt_fault {
 /* mpt_tensors_validate -- make the tests that other calls make before they touch anything. Call it when one
  * of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why (if not, a hyperparameter was refused).
  *   tensors  in   [count]; NULL allowed if count is 0
- *   needs    in   MPT_NEEDS_* or-ed
+ *   needs    in   MPT_NEEDS_* or-ed; for a step: mpt_optimizer_get(MPT_OPTIMIZER_...)->needs
  *   fault    out  NULL, or which tensor and why
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL; two arrays of a tensor overlap, or two of different tensors
  * unless both are only read, as gradients are), MPT_E_UNSUPPORTED (an unknown format, or one that the storage
@@ -599,7 +602,9 @@ typedef struct mpt_tensor_report {
  * gradient. They are not changed, and must not be until mpt_*_step unscales them on the fly. One is bad if it
  * or its unscaled value is Inf or NaN (a scale below 1 can make a finite one overflow). Two tensors may share
  * a gradient: it then counts twice, in the norm and among the bad. The record says which tensor and element
- * was bad first, in list order; for this only a chunk of 16384 elements with a bad one is read twice.
+ * was bad first, in list order; for this only a chunk of 16384 elements with a bad one is read twice. A
+ * number above 1.8e19 passes, but its square is Inf: Adam's v stays Inf, so that its weight no longer moves,
+ * and with Adafactor the weight becomes NaN.
  *   s        in/out  in use; found_inf and cause are merged into it
  *   step     out     the record that mpt_clip and mpt_*_step need
  *   tensors  in      [count]; each needs grad
@@ -676,7 +681,8 @@ MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count);
 
 /* mpt_clip -- make the step scale all gradients by min(1, max_norm / norm).
  *   max_norm  in  above 0; finite
- * A bad step keeps factor 1: it is skipped anyway, and so Inf / Inf cannot make a NaN.
+ * A bad step keeps factor 1: it is skipped anyway, and so Inf / Inf cannot make a NaN. The step multiplies by
+ * this factor / scale, a float: below 2^-126 it is inexact, then 0.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step. A refused clip
  * makes the step be refused, too, and the next update tells.  Source: Pascanu et al. 2013, section 3.2. */
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
@@ -4346,13 +4352,13 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
 static void mpti_accumulate_piece(void *context, const mpti_piece *piece)
 {
     const mpt_tensor *const dst = piece->t, *const src = (const mpt_tensor *)context + piece->tensor;
-    float                   a[MPTI_TILE], b[MPTI_TILE];
+    float                   a[MPTI_TILE] MPTI_ALIGNED, b[MPTI_TILE] MPTI_ALIGNED;
     size_t                  j, first;
     for (first = piece->first; first < piece->end; first += MPTI_TILE) {
         const size_t take = mpti_min(piece->end - first, MPTI_TILE);
-        mpti_row_load(a, dst->grad, dst->grad_format, first, take);
-        mpti_row_load(b, src->grad, src->grad_format, first, take);
-        for (j = 0; j < take; j++)
+        mpti_tile_load(a, dst->grad, dst->grad_format, first, take);
+        mpti_tile_load(b, src->grad, src->grad_format, first, take);
+        for (j = 0; j < MPTI_TILE; j++)         /* a constant number: this vectorizes */
             a[j] = a[j] + b[j];
         mpti_row_store(dst->grad, dst->grad_format, first, a, take);
     }
