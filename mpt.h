@@ -1398,8 +1398,8 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
 
 /* What an operation itself did to a value, beside the same value computed in double (its shadow): a row each.
  * Cancellation: a sum two or more binades below its larger term at least doubles the error (Kahan's rest does
- * so by design). Absorption: it equals one of its terms. Underflow: the result is subnormal and inexact.
- * Invalid: a new NaN; division by zero; a number below 0 in an unsigned format. Rounding: other inexact. */
+ * so by design). Absorption: it equals one of its terms (of an fma: c). Underflow: it is subnormal and
+ * inexact. Invalid: a new NaN; division by zero; below 0 in an unsigned format. Rounding: other inexact. */
 #define MPT_SHADOW_CAUSES(X)                                \
     X(MPT_SHADOW_NONE,         "none")                      \
     X(MPT_SHADOW_ROUNDING,     "rounding")                  \
@@ -1835,18 +1835,21 @@ typedef enum mpt_list MPTI_INT {
 } mpt_list;
 
 /* Built-in lists: MPT_OPS (>>M13); TensorFlow's for CUDA 9.1, cuDNN 8 and later; its oneDNN BF16 pass's. */
-typedef enum mpt_op_lists MPTI_INT { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
-                           MPT_LISTS_COUNT } mpt_op_lists;
+typedef enum mpt_op_lists MPTI_INT {
+    MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16, MPT_LISTS_COUNT
+} mpt_op_lists;
 
-/* tensorflow: the passes of TensorFlow 2.21, step for step; mpt_graph_rewrite says where it differs. min_cut:
- * the same safety, but infer and clear ops become low or FP32 so that casts move the fewest bytes (a minimum
- * cut of the graph). tensorflow_2_19: the rule until then, when an infer op that directly follows low ones
- * became low under the BF16 lists only. */
+/* tensorflow: the passes of TensorFlow 2.21, step for step; mpt_graph_rewrite says where it differs. They
+ * take nodes in the order in which these were added: add a node after its inputs. min_cut, in any order: the
+ * same safety, but infer and clear ops become low or FP32 so that casts move the fewest bytes (a minimum cut
+ * of the graph). tensorflow_2_19: the rule until then, when an infer op that directly follows low ones became
+ * low under the BF16 lists only. */
 typedef enum mpt_graph_mode MPTI_INT {
     MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT, MPT_GRAPH_TENSORFLOW_2_19, MPT_GRAPH_MODE_COUNT
 } mpt_graph_mode;
 
-/* A list row of yours, applied in order: add (fails if a list has the op), override (moves it), remove. */
+/* A list row of yours, applied in order: add (fails if another list has the op), override (moves it),
+ * remove. */
 typedef enum mpt_list_edit MPTI_INT { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
 typedef struct mpt_list_row {
     const char   *op;
@@ -1933,7 +1936,7 @@ typedef struct mpt_graph {
     X(MPT_WHY_ALLOW,      "its op is on the allow list")                                           \
     X(MPT_WHY_BETWEEN,    "it lies between allow ops")                                             \
     X(MPT_WHY_FOLLOWS,    "it follows a low op, and no deny op feeds it")                          \
-    X(MPT_WHY_CLEAR,      "clear ops join it to a low op")                                         \
+    X(MPT_WHY_CLEAR,      "clear ops join it to an allow op")                                         \
     X(MPT_WHY_GROUP_LOW,  "a type that it must match is low")                                      \
     X(MPT_WHY_CAST_LOW,   "it is a cast that only low ops read")                                   \
     X(MPT_WHY_CUT_LOW,    "low moves the fewest bytes through casts")                              \
@@ -1949,8 +1952,8 @@ typedef struct mpt_graph {
     X(MPT_WHY_GROUP_FP32, "a type that it must match stays FP32")                                  \
     X(MPT_WHY_VARIABLE,   "it reads a variable")                                                   \
     X(MPT_WHY_UNLISTED,   "no list names its op")                                                  \
-    X(MPT_WHY_INFER,      "it is on the infer list and does not lie between allow ops")            \
-    X(MPT_WHY_APART,      "it is on the clear list and no clear ops join it to a low op")          \
+    X(MPT_WHY_INFER,      "it is on the infer list, not between allow ops, nor after low ones")    \
+    X(MPT_WHY_APART,      "it is on the clear list and no clear ops join it to an allow op")          \
     X(MPT_WHY_CUT_FP32,   "FP32 moves no more bytes through casts")                                \
     X(MPT_WHY_NOTHING,    "the graph has no allow op")
 
@@ -2021,8 +2024,9 @@ MPT_DEF mpt_status mpt_graph_group(mpt_graph *g, uint32_t type, uint32_t other);
 
 #ifndef MPT_NO_REPORTS
 /* mpt_graph_range -- record what a calibration run saw at an output, to be multiplied by 2^log2_scale (0: no
- * scale), in a report against the low format; a second call replaces the first. An op that reads or makes
- * values that overflow, or of which more than options->most_flushed are flushed, stays FP32. */
+ * scale), in a report against the low format that the rewrite will use; a second call replaces the first. An
+ * op that reads or makes values that overflow, or of which more than options->most_flushed are flushed, stays
+ * FP32. */
 MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_range *seen, mpt_format low,
                                    int log2_scale);
 #endif
@@ -2040,7 +2044,8 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
  * change of format, shared by all its readers, named NODE-PORT-CastToFp16-AutoMixedPrecision.
  *   o        in   NULL for mpt_graph_defaults()
  *   summary  out  may be NULL
- * A second rewrite with the same options changes nothing.
+ * A second rewrite with the same options changes nothing; none undoes an earlier one. To change options, or
+ * to add nodes, build the graph anew.
  * Three differences from TensorFlow's pass: (1) loops are repaired until nothing changes; TensorFlow does one
  * round, which may leave an edge with two formats if loops feed each other; (2) MPT_TYPE_FIXED says whether
  * an op has a kernel; TensorFlow asks its registry; (3) FusedBatchNorm and its gradient become V2 by their
@@ -2048,7 +2053,8 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
  * Returns: MPT_OK, also if there is nothing to do.  Errors: MPT_E_DATA (mpt_graph_check; an op in two lists)
  * with g->fault; MPT_E_ARG; MPT_E_UNSUPPORTED (low); MPT_E_MEMORY. On an error the graph is as before.
  * Cost: tensorflow is linear in nodes and edges; min_cut adds a maximum flow (Dinic), near linear on the
- * graphs of networks.  No recursion.  Threads: one caller per graph.
+ * graphs of networks, but minutes for a grid of 100,000 elementwise ops.  No recursion.
+ * Threads: one caller per graph.
  * Source: tensorflow/core/grappler/optimizers/auto_mixed_precision.cc; Dinic 1970; Lawler 1973 for the
  * cast that several ops share (one price for a set of ends). */
 MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *o, mpt_graph_summary *summary);
@@ -11293,12 +11299,14 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *opti
     mpti_amp                a;
     mpt_status              status;
     char                   *names = NULL;
-    if (!g || (unsigned)o.lists >= (unsigned)MPT_LISTS_COUNT ||
+    if (!g)
+        return MPT_E_ARG;
+    if ((unsigned)o.lists >= (unsigned)MPT_LISTS_COUNT ||
         mpti_no_array(o.rows, o.row_count, sizeof *o.rows) ||
         (unsigned)o.mode >= (unsigned)MPT_GRAPH_MODE_COUNT || !(o.most_flushed >= 0.0))
-        return MPT_E_ARG;
+        return mpti_graph_fail(g, MPT_E_ARG, NULL, "no valid mode, lists, rows or most_flushed");
     if (o.low != MPT_F16 && o.low != MPT_BF16)
-        return MPT_E_UNSUPPORTED;
+        return mpti_graph_fail(g, MPT_E_UNSUPPORTED, NULL, "low must be MPT_F16 or MPT_BF16");
     memset(&s, 0, sizeof s);
     status = mpti_amp_init(&a, g, &o);
     if (status == MPT_OK)

@@ -804,9 +804,11 @@ TEST(malformed)
         mpt_graph_options o = tf();
         o.low = MPT_F32;
         CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_UNSUPPORTED);
+        CHECK(!g.fault.node && strstr(g.fault.why, "low must be"));
         o = tf();
         o.lists = MPT_LISTS_COUNT;
         CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_ARG);
+        CHECK(!g.fault.node && strstr(g.fault.why, "lists"));
     }
 }
 
