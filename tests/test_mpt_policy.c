@@ -601,7 +601,11 @@ TEST(gemm_of_two_vectors)
                                     ldb, 1.0f, c, MPT_F32, rows ? n : m, NULL, 0), MPT_OK);
                 for (i = 0; i < m * n; i++) {
                     const float want = mpti_fma(a[rows ? i / n : i % m], b[rows ? i % n : i / m], was[i]);
+#ifdef __FAST_MATH__            /* there fmaf may become two roundings, here or in the header */
+                    CHECK(fabsf(c[i] - want) <= 1e-6f);
+#else
                     CHECK_EQ_U_AT(mpti_f32_bits(c[i]), mpti_f32_bits(want), i);
+#endif
                 }
             }
 }

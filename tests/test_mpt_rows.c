@@ -381,11 +381,11 @@ TEST(row_momentum_unscales_once)
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_UNSUPPORTED);
     tensor.param_format = MPT_BF16, rule.momentum = 1.0f;
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_ARG);
-    for (i = 0; i < 4u * PATHS; i++) {
-        last_path = (int)i / 4;
-        rule.momentum = i % 2u ? 0.9f : 0.0f, rule.found_inf = 0u;
-        rule.a = i & 2u ? 1.0f : INF32, rule.factor = i & 2u ? mpti_f32_make(0x7fc00000u) : 0.0f;
-        CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, i % 3u * 4u, g), MPT_OK);
+    for (i = 0; i < 4 * PATHS; i++) {
+        last_path = i / 4;
+        rule.momentum = i % 2 ? 0.9f : 0.0f, rule.found_inf = 0u;
+        rule.a = i & 2 ? 1.0f : INF32, rule.factor = i & 2 ? mpti_f32_make(0x7fc00000u) : 0.0f;
+        CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, (size_t)(i % 3) * 4u, g), MPT_OK);
         CHECK_EQ_U_AT(rule.found_inf, 1, i);
     }
     CHECK_EQ_U(rule.count, 4);
