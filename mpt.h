@@ -1657,8 +1657,8 @@ typedef enum mpt_activation MPTI_INT {
 
 /* mpt_activate, mpt_activate_grad -- y = f(x);  dx = dy * f'(x), from the input x of the forward pass. y may
  * be x, and dx may be dy, if the formats are the same. NaN stays NaN. GELU is x * Phi(x), inside in double,
- * as its tail is a product of large and tiny. They and softmax are a reference, 3 to 40 ns an element: loops
- * of yours that compilers vectorize are 10 times as fast, for ReLU 30 times.
+ * as its tail is a product of large and tiny. They and softmax are a reference: loops of yours that
+ * compilers vectorize are many times as fast.
  * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit.
  * Errors: MPT_E_ARG also for an unknown f. */
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
@@ -1936,7 +1936,7 @@ typedef struct mpt_graph {
     X(MPT_WHY_ALLOW,      "its op is on the allow list")                                           \
     X(MPT_WHY_BETWEEN,    "it lies between allow ops")                                             \
     X(MPT_WHY_FOLLOWS,    "it follows a low op, and no deny op feeds it")                          \
-    X(MPT_WHY_CLEAR,      "clear ops join it to an allow op")                                         \
+    X(MPT_WHY_CLEAR,      "clear ops join it to an allow op")                                      \
     X(MPT_WHY_GROUP_LOW,  "a type that it must match is low")                                      \
     X(MPT_WHY_CAST_LOW,   "it is a cast that only low ops read")                                   \
     X(MPT_WHY_CUT_LOW,    "low moves the fewest bytes through casts")                              \
@@ -1953,7 +1953,7 @@ typedef struct mpt_graph {
     X(MPT_WHY_VARIABLE,   "it reads a variable")                                                   \
     X(MPT_WHY_UNLISTED,   "no list names its op")                                                  \
     X(MPT_WHY_INFER,      "it is on the infer list, not between allow ops, nor after low ones")    \
-    X(MPT_WHY_APART,      "it is on the clear list and no clear ops join it to an allow op")          \
+    X(MPT_WHY_APART,      "it is on the clear list and no clear ops join it to an allow op")       \
     X(MPT_WHY_CUT_FP32,   "FP32 moves no more bytes through casts")                                \
     X(MPT_WHY_NOTHING,    "the graph has no allow op")
 
@@ -2053,7 +2053,7 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
  * Returns: MPT_OK, also if there is nothing to do.  Errors: MPT_E_DATA (mpt_graph_check; an op in two lists)
  * with g->fault; MPT_E_ARG; MPT_E_UNSUPPORTED (low); MPT_E_MEMORY. On an error the graph is as before.
  * Cost: tensorflow is linear in nodes and edges; min_cut adds a maximum flow (Dinic), near linear on the
- * graphs of networks, but minutes for a grid of 100,000 elementwise ops.  No recursion.
+ * graphs of networks, far slower on grids of elementwise ops.  No recursion.
  * Threads: one caller per graph.
  * Source: tensorflow/core/grappler/optimizers/auto_mixed_precision.cc; Dinic 1970; Lawler 1973 for the
  * cast that several ops share (one price for a set of ends). */
@@ -8873,8 +8873,7 @@ static inline mpt_status mpti_publish_ok(const void *param, mpt_format format, c
 {
     const size_t bytes = n * width, copy = n * mpti_format_bytes(format);
     if ((n && !x) || mpti_no_array_here(master, n, width) || mpti_meet(master, bytes, x, bytes) ||
-        mpti_meet(param, copy, master, bytes) ||
-        mpti_meet(param, copy, x, bytes))
+        mpti_meet(param, copy, master, bytes) || mpti_meet(param, copy, x, bytes))
         return MPT_E_ARG;
     return param && !mpti_is_train_format(format) ? MPT_E_UNSUPPORTED : MPT_OK;
 }
@@ -8883,8 +8882,7 @@ MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *maste
                                     size_t n, uint32_t *found_inf)
 {
     const mpt_status status = mpti_publish_ok(param, format, master, x, n, sizeof *x);
-    mpti_row_step    o = {master, NULL, param, x, format, a, 0.0f, a, 0, master,
-                              MPT_F32};
+    mpti_row_step    o = {master, NULL, param, x, format, a, 0.0f, a, 0, master, MPT_F32};
     if (status != MPT_OK)
         return status;
     MPTI_ANY_ARRAY(o.master);
@@ -8960,7 +8958,7 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
         o.a = o.factor = mpti_mul(o.a, o.factor);
     o.momentum = rule->momentum, o.nesterov = rule->nesterov != 0u;
     o.master = NULL, o.param = NULL, o.format = t->param_format;
-    o.x = x, o.from_format = MPT_F32;
+    o.x = x, o.from = NULL, o.from_format = MPT_F32;
     ok = mpti_f32_is_finite(o.a) && mpti_f32_is_finite(o.factor);
     if (mpti_has_master(t)) {
         o.from = o.master = t->master + first;
