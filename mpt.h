@@ -1008,7 +1008,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
     X(MPT_LINT_UNKNOWN,     "not a number, a format or a list")                                     \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
-    X(MPT_LINT_OVERFLOWS,   "it overflows this format; of masks, a row of such alone gives NaN")        \
+    X(MPT_LINT_OVERFLOWS,   "it overflows this format, or is Inf or NaN (of masks, a row of such alone gives NaN)")  \
     X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of what it moves: it is lost")         \
     X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")          \
     X(MPT_LINT_STALE,       "a copy is not what its master rounds to: mpt_publish is missing")
@@ -1022,16 +1022,17 @@ typedef enum mpt_lint MPTI_INT {
 /* mpt_lint_text -- one English sentence for a finding.  Threads: any. */
 MPT_DEF const char *mpt_lint_text(mpt_lint lint);
 
-/* mpt_lint_constant -- what is left of a constant in a format: an eps, a mask constant (-1e9), a clamp?
+/* mpt_lint_constant -- what is left of a constant in a format (E8M0: UNKNOWN): an eps, a mask constant
+ *                      (-1e9), a clamp?
  * mpt_lint_update   -- does an update of this size (lr times a typical direction) change a weight of this
  *                      size in a storage, away from 0? It is lost below half an ulp: of the weight in
  *                      MPT_STORE_NEAREST, of what extra holds in MPT_STORE_KAHAN, of a float in others. For
  *                      moments in bf16: weight v, update (1 - beta2) * v, storage MPT_STORE_NEAREST, or
  *                      MPT_STORE_STOCHASTIC for MPT_MOMENTS_BF16.
  * mpt_lint_scale    -- does a loss scale fit gradients of at most max_abs before scaling?
- * mpt_lint_copies   -- are the low-precision copies what mpt_publish would write (STALE), and finite
- *                      (OVERFLOWS)? If one is not, its number in the list goes to *which, unless NULL. Reads
- *                      all weights: call it when in doubt.
+ * mpt_lint_copies   -- are the low-precision copies what mpt_publish would write (STALE), and they, and
+ *                      weights without a copy, finite (OVERFLOWS)? If one is not, its number in the list
+ *                      goes to *which, unless NULL. Reads all weights: call it when in doubt.
  * Returns: the worst finding.  Threads: any. */
 MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value);
 MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update);
@@ -5820,20 +5821,18 @@ MPT_DEF MPTI_TEXT_OF_ROW(mpt_lint_text, mpt_lint, MPT_LINTS, "unknown finding")
 
 MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
 {
-    const mpt_format_info *f = mpt_format_get(format);
-    unsigned               flags = 0u;
-    uint64_t               code, magnitude;
-    if (!f || f->specials == MPT_SPECIALS_SCALE || mpti_f64_is_nan(value))
+    unsigned       flags = 0u;
+    const uint64_t code = mpt_encode(format, value, NULL, &flags);
+    if (!mpt_format_get(format) || format == MPT_E8M0 || mpti_f64_is_nan(value))
         return MPT_LINT_UNKNOWN;
-    if (!(mpti_f64_bits(value) << 1))
-        return MPT_LINT_OK;
-    code = mpt_encode(format, value, NULL, &flags);
-    magnitude = code & (((uint64_t)1 << (f->bits - 1)) - 1u);
     if (flags & (MPT_FLAG_OVERFLOW | MPT_FLAG_INVALID) || !mpti_f64_is_finite(value))
         return MPT_LINT_OVERFLOWS;
-    if (!magnitude)
-        return MPT_LINT_VANISHES;
-    return magnitude >> f->mantissa_bits ? MPT_LINT_OK : MPT_LINT_SUBNORMAL;
+    switch (mpt_classify(format, code)) {
+    case MPT_CLASS_NEG_SUBNORMAL: case MPT_CLASS_POS_SUBNORMAL: return MPT_LINT_SUBNORMAL;
+    case MPT_CLASS_NEG_ZERO:      case MPT_CLASS_POS_ZERO:
+        return mpti_f64_bits(value) << 1 ? MPT_LINT_VANISHES : MPT_LINT_OK;
+    default: return MPT_LINT_OK;
+    }
 }
 
 MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update)
@@ -5881,16 +5880,21 @@ MPT_DEF mpt_lint mpt_lint_copies(const mpt_tensor *tensors, size_t count, size_t
     for (i = 0; i < count; i++) {
         mpt_tensor   t = tensors[i];
         const size_t width = mpti_format_bytes(t.param_format);
-        const char  *copy = (const char *)t.param;
-        t.param = row;
-        for (first = 0; copy && mpti_has_master(&t) && first < t.n; first += MPTI_TILE) {
+        const int    copied = t.param && mpti_has_master(&t);
+        for (first = 0; first < t.n; first += MPTI_TILE) {
             const size_t n = mpti_min(t.n - first, MPTI_TILE);
+            const float *weight = mpti_weight_in(value, &tensors[i], first, n);
             mpt_lint     found = MPT_LINT_OK;
-            mpti_param_store(&t, 0, t.master + first, n);
-            mpti_row_load(value, row, t.param_format, 0, n);
+            if (copied) {
+                t.param = row;
+                mpti_param_store(&t, 0, t.master + first, n);
+                mpti_row_load(value, row, t.param_format, 0, n);
+                weight = value;
+            }
             for (k = 0; k < n; k++)
-                found = mpti_f32_is_finite(value[k]) ? found : MPT_LINT_OVERFLOWS;
-            found = memcmp(row, copy + first * width, n * width) ? MPT_LINT_STALE : found;
+                found = mpti_f32_is_finite(weight[k]) ? found : MPT_LINT_OVERFLOWS;
+            if (copied && memcmp(row, (const char *)tensors[i].param + first * width, n * width))
+                found = MPT_LINT_STALE;
             at = found > worst ? i : at;
             worst = found > worst ? found : worst;
         }
@@ -6550,9 +6554,16 @@ MPTI_NOINLINE static void mpti_add_real(mpti_string *s, double x)
     }
 }
 
+/* times * part / whole; 0 if `whole` is 0. Counts are below 2^63, so int64_t holds them. */
+MPTI_NOINLINE static double mpti_share(uint64_t part, uint64_t whole, double times)
+{
+    return whole ? times * (double)(int64_t)part / (double)(int64_t)whole : 0.0;
+}
+
 /* Write formatted text, independent of the locale: %s a string, %u a uint64_t, %d an int, %r a finite double
  * with 12 digits, %b and a character: that character as often as an int says, %% a percent sign; width and
- * minus as in printf. All other conversions take a double and go to snprintf; only drawings use them. */
+ * minus as in printf. Only drawings use the others, which go to snprintf: %.1p and %.2p, the percentage that
+ * one uint64_t is of another, where 0 and 100 mean none and all (<0.1%, >99.9%), and those of a double. */
 MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
 {
     char    buf[64];
@@ -6564,7 +6575,6 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
         mpti_string  s = mpti_string_in(buf, sizeof buf);
         size_t       n = strcspn(format, "%"), width = 0;
         int          x;
-        double       real;
         if (n) {
             mpti_tell_n(o, format, n);
             format += n - 1;
@@ -6582,16 +6592,22 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
             for (format++; x > 0; x--)
                 mpti_tell_n(o, format, 1);
             break;
+        case 'r': mpti_add_real(&s, va_arg(v, double)); break;
         default:
             format += strspn(format, "+.0123456789");
-            real = va_arg(v, double);
-            if (*format == 'r')
-                mpti_add_real(&s, real);
 #ifndef MPT_NO_STDIO
-            else {
+            if (*format == 'p') {
+                const double   least = format[-1] == '1' ? 0.1 : 0.01;
+                const uint64_t part = va_arg(v, uint64_t), whole = va_arg(v, uint64_t);
+                const double   real = mpti_share(part, whole, 100.0);
+                const int      below = part && real < 0.5 * least;
+                const int      above = part < whole && real > 100.0 - 0.5 * least;
+                s.length = (size_t)snprintf(buf, sizeof buf, "%s%.*f%%", below ? "<" : above ? ">" : "",
+                                            format[-1] - '0', below ? least : above ? 100.0 - least : real);
+            } else {
                 char as_c[12] = {0};
                 memcpy(as_c, spec, (size_t)(format + 1 - spec));
-                s.length = (size_t)snprintf(buf, sizeof buf, as_c, real);
+                s.length = (size_t)snprintf(buf, sizeof buf, as_c, va_arg(v, double));
             }
 #endif
         }
@@ -6792,15 +6808,6 @@ MPTI_NOINLINE static mpt_status mpti_write(mpt_writer w, mpt_style style, const 
 #define MPTI_DRAW_ROWS  44
 #define MPTI_DRAW_WIDTH 50
 
-/* times * part / whole; 0 if `whole` is 0. Counts are below 2^63, so int64_t holds them. */
-MPTI_NOINLINE static double mpti_share(uint64_t part, uint64_t whole, double times)
-{
-    return whole ? times * (double)(int64_t)part / (double)(int64_t)whole : 0.0;
-}
-
-MPTI_NOINLINE static double mpti_percent(uint64_t part,
-                                         uint64_t whole) { return mpti_share(part, whole, 100.0); }
-
 /* The length of a bar in characters; at least 1 if `part` is not 0. */
 MPTI_NOINLINE static int mpti_bar(uint64_t part, uint64_t whole)
 {
@@ -6854,7 +6861,7 @@ MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, 
     mpti_draw_edge(o, f, f ? i + base : 1);
     for (draw = 0; draw < 2; draw++)        /* the first round only finds the longest bar */
         for (i = last, rest = whole; i >= first; i = end - 1, rest -= c) {
-            left = mpti_percent(rest, whole) < 0.05 ? bins + 1 : (last - first) / MPTI_DRAW_ROWS + 1;
+            left = mpti_share(rest, whole, 100.0) < 0.05 ? bins + 1 : (last - first) / MPTI_DRAW_ROWS + 1;
             for (end = i, c = bin[i]; --left && end > first && !mpti_edge(f, end + base); )
                 c += bin[--end];
             most = c > most ? c : most;
@@ -6862,7 +6869,7 @@ MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, 
                 continue;
             mpti_tell(o, "  2^%-5d|%b#", i + base, mpti_bar(c, most));
             if (c)
-                mpti_tell(o, mpti_percent(c, whole) < 0.05 ? " <0.1%%" : " %.1f%%", mpti_percent(c, whole));
+                mpti_tell(o, " %.1p", c, whole);
             if (end < i)
                 mpti_tell(o, " (down to 2^%d)", end + base);
             mpti_tell(o, "\n");
@@ -6909,11 +6916,10 @@ MPTI_NOINLINE static void mpti_range_draw(mpti_out *o, const void *report, const
     const mpt_range *const r = (const mpt_range *)report;
     const mpt_format_info *f = mpt_format_get(r->format);
     const uint64_t         nonzero = mpt_range_nonzero(r);
-    mpti_tell(o, "%s: %u values, %.1f%% zero, %u Inf, %u NaN\n  in %s, of the nonzero: %.1f%% become 0, "
-              "%.1f%% subnormal, %.1f%% normal, %.1f%% overflow\n", name, r->count,
-              mpti_percent(r->zero, r->count), r->inf, r->nan, f->name, mpti_percent(r->flushed, nonzero),
-              mpti_percent(r->subnormal, nonzero), mpti_percent(r->normal, nonzero),
-              mpti_percent(r->overflow, nonzero));
+    mpti_tell(o, "%s: %u values, %.1p zero, %u Inf, %u NaN\n  in %s, of the nonzero: %.1p become 0, "
+              "%.1p subnormal, %.1p normal, %.1p overflow\n", name, r->count, r->zero, r->count, r->inf,
+              r->nan, f->name, r->flushed, nonzero, r->subnormal, nonzero, r->normal, nonzero, r->overflow,
+              nonzero);
     mpti_draw_histogram(o, r->binade, MPT_RANGE_BINS, MPT_RANGE_EMIN, nonzero, f);
 }
 
@@ -6932,18 +6938,16 @@ MPTI_NOINLINE static void mpti_survey_draw(mpti_out *o, const void *report, cons
     mpt_range               r;
     mpt_range_choice        c;
     int                     format;
-    mpti_tell(o, "%s: %u values, %.1f%% zero, %u Inf, %u NaN; of the others, in each format\n"
+    mpti_tell(o, "%s: %u values, %.1p zero, %u Inf, %u NaN; of the others, in each format\n"
               "              become 0  subnormal    normal  overflow   safe scale: then 0  subnormal\n", name,
-              a->count, mpti_percent(a->zero, a->count), a->inf, a->nan);
+              a->count, a->zero, a->count, a->inf, a->nan);
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
         if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK) {
             const uint64_t nonzero = mpt_range_nonzero(&r);
             (void)mpt_range_choose_scale(&r, 3, NULL, &c);
-            mpti_tell(o, "  %-11s %8.2f%% %9.2f%% %8.2f%% %8.2f%%   2^%-4d %8.2f%% %9.2f%%\n",
-                      mpt_format_get(r.format)->name, mpti_percent(r.flushed, nonzero),
-                      mpti_percent(r.subnormal, nonzero), mpti_percent(r.normal, nonzero),
-                      mpti_percent(r.overflow, nonzero), c.log2_scale, mpti_percent(c.flushed, nonzero),
-                      mpti_percent(c.subnormal, nonzero));
+            mpti_tell(o, "  %-11s %9.2p %10.2p %9.2p %9.2p   2^%-4d %9.2p %10.2p\n",
+                      mpt_format_get(r.format)->name, r.flushed, nonzero, r.subnormal, nonzero, r.normal,
+                      nonzero, r.overflow, nonzero, c.log2_scale, c.flushed, nonzero, c.subnormal, nonzero);
         }
 }
 
@@ -6995,9 +6999,9 @@ MPTI_NOINLINE static void mpti_tell_choice(mpti_out *o, const mpt_range_choice *
     }
     over = over > width - zero ? width - zero : over;
     subnormal = subnormal > width - zero - over ? width - zero - over : subnormal;
-    mpti_tell(o, "  2^%-5d|%b0%b~%b#%b!|%8.2f%%%10.2f%%%9.2f%%", c->log2_scale, zero, subnormal,
-              width - zero - over - subnormal, over, mpti_percent(c->flushed, nonzero),
-              mpti_percent(c->subnormal, nonzero), mpti_percent(c->overflow, nonzero));
+    mpti_tell(o, "  2^%-5d|%b0%b~%b#%b!|%9.2p%11.2p%10.2p", c->log2_scale, zero, subnormal,
+              width - zero - over - subnormal, over, c->flushed, nonzero, c->subnormal, nonzero, c->overflow,
+              nonzero);
     if (best >= c->log2_scale && best < c->log2_scale + few)
         mpti_tell(o, "  <- best: 2^%d", best);
     mpti_tell(o, "\n");
@@ -7488,8 +7492,7 @@ MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures 
 MPTI_NOINLINE static void mpti_draw_share(mpti_out *o, const char *name, uint64_t part, uint64_t whole)
 {
     const int length = mpti_bar(part, whole);
-    mpti_tell(o, "  %-10s|%b#%b | %.2f%%\n", name, length, MPTI_DRAW_WIDTH - length,
-              mpti_percent(part, whole));
+    mpti_tell(o, "  %-10s|%b#%b | %.2p\n", name, length, MPTI_DRAW_WIDTH - length, part, whole);
 }
 
 MPTI_NOINLINE static void mpti_roundoff_draw(mpti_out *o, const void *report, const char *name)
@@ -7499,9 +7502,9 @@ MPTI_NOINLINE static void mpti_roundoff_draw(mpti_out *o, const void *report, co
     char                      axis[MPTI_DRAW_WIDTH + 1];
     mpt_roundoff_figures      g;
     (void)mpt_roundoff_get(r, &g);
-    mpti_tell(o, "%s: %u values in %s x 2^%d, %.1f%% zero, %u Inf, %u NaN; of the others\n", name, r->count,
+    mpti_tell(o, "%s: %u values in %s x 2^%d, %.1p zero, %u Inf, %u NaN; of the others\n", name, r->count,
               mpt_format_get((mpt_format)r->format)->name, (int)r->log2_scale,
-              mpti_percent(r->zero, r->count), r->inf, r->nan);
+              r->zero, r->count, r->inf, r->nan);
     mpti_draw_share(o, "exact", r->exact, all);
     mpti_draw_share(o, "rounded", r->changed - r->flushed - r->overflow, all);
     mpti_draw_share(o, "become 0", r->flushed, all);
@@ -7661,9 +7664,9 @@ MPTI_NOINLINE static void mpti_stagnation_draw(mpti_out *o, const void *report, 
     int                         factor;
     mpti_tell(o, "%s: %u updates of weights in %s, %u zero or not finite\n", name, r->count,
               mpt_format_get(r->format)->name, r->none);
-    mpti_tell(o, "  of the others: %.1f%% lost, %.1f%% at least half lost, %.1f%% to the wrong side, "
-              "%.1f%% overflow\n", mpti_percent(r->lost, looked), mpti_percent(r->half_lost, looked),
-              mpti_percent(r->sign_wrong, looked), mpti_percent(r->overflow, looked));
+    mpti_tell(o, "  of the others: %.1p lost, %.1p at least half lost, %.1p to the wrong side, "
+              "%.1p overflow\n", r->lost, looked, r->half_lost, looked, r->sign_wrong, looked,
+              r->overflow, looked);
     if (mpt_stagnation_vanishing(r, 0.5, &factor) != MPT_OK) {
         mpti_tell(o, "  Nothing to judge. A run that is stuck makes none: take w and u of a run in FP32\n");
         return;

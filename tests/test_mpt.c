@@ -11,7 +11,7 @@
 
 #include <float.h>
 
-static layer la, lb;    /* too large for some stacks */
+static layer la, lb, lc;/* too large for some stacks */
 
 /* ---- scaler ---- */
 
@@ -1367,6 +1367,10 @@ TEST(stale_copies_are_found)
         which = 99;
         CHECK_EQ_I(mpt_lint_copies(list, 1, &which), f % 3 == 1 ? MPT_LINT_OVERFLOWS : MPT_LINT_OK);
         CHECK_EQ_U(which, f % 3 == 1 ? 0 : 99);
+        layer_make(&lc, 777, MPT_STORE_NEAREST, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+        CHECK_EQ_I(mpt_lint_copies(&lc.t, 1, &which), MPT_LINT_OK);
+        ((uint16_t *)lc.a.param)[300] = 0x7c00u;  /* without a master */
+        CHECK_EQ_I(mpt_lint_copies(&lc.t, 1, &which), MPT_LINT_OVERFLOWS);
         la.a.master[776] = 1.0f, lb.a.master[7] = 0.0f;
         CHECK_EQ_I(mpt_publish(list, 2), MPT_OK);
         for (i = 0; i < COUNT(where); i++) {
@@ -1758,7 +1762,7 @@ TEST(range_print_corners)
         CHECK_EQ_I(mpt_range_add(&r, MPT_F32, many, 1), MPT_OK);
     CHECK(draw(&r, "most are 1"));
     row_is(15, 1, " <0.1%");
-    row_is(0, 50, " 100.0%");
+    row_is(0, 50, " >99.9%");
 }
 
 TEST(range_print_refusals)

@@ -2005,6 +2005,27 @@ TEST(drawing_of_a_survey)
     CHECK_EQ_I(mpt_survey_write(&a, MPT_STYLE_DRAWING, NULL, page), MPT_E_ARG);
 }
 
+/* 0% and 100% mean none and all: one number of 65536 shows, in a drawing, too. */
+TEST(drawings_show_one_of_many)
+{
+    static mpt_survey a;
+    mpt_range         r;
+    size_t            i;
+    for (i = 0; i < 65536; i++)
+        floats[i] = i == 9 ? 7e4f : 1.0f;
+    (void)mpt_range_init(&r, MPT_F16);
+    (void)mpt_range_add(&r, MPT_F32, floats, 65536);
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, "x", sink_open(19999)), MPT_OK);
+    CHECK(has(" 0.0% become 0, 0.0% subnormal, >99.9% normal, <0.1% overflow\n"));
+    CHECK_EQ_I(mpt_range_write_curve(&r, 0, 1, MPT_STYLE_DRAWING, "x", sink_open(19999)), MPT_OK);
+    CHECK(has("!|    0.00%      0.00%    <0.01%"));
+    (void)mpt_survey_init(&a);
+    (void)mpt_survey_add(&a, MPT_F32, floats, 65536);
+    CHECK_EQ_I(mpt_survey_write(&a, MPT_STYLE_DRAWING, "x", sink_open(19999)), MPT_OK);
+    CHECK(has("  f16             0.00%      0.00%   >99.99%    <0.01%   2^-"));
+    CHECK(has("  bf16            0.00%      0.00%   100.00%     0.00%   2^"));
+}
+
 TEST(drawing_of_the_curve)
 {
     static mpt_range r;
@@ -2291,6 +2312,7 @@ int main(int argc, char **argv)
     RUN(writing);
     RUN(written_in_full);
     RUN(drawing_of_a_survey);
+    RUN(drawings_show_one_of_many);
     RUN(drawing_of_the_curve);
     RUN(drawing_of_rounding);
     RUN(drawing_of_stagnation);

@@ -542,6 +542,19 @@ TEST(lint)
         CHECK_EQ_U_AT(mpt_lint_constant(constants[i].format, constants[i].value), constants[i].want, i);
     CHECK_EQ_U(mpt_lint_constant(MPT_F16, mpti_f64_make(UINT64_C(0xfff8000000000001))), MPT_LINT_UNKNOWN);
     CHECK_EQ_U(mpt_lint_constant(MPT_F16, -HUGE_VAL), MPT_LINT_OVERFLOWS);
+    for (i = 0; i < (size_t)MPT_FORMAT_COUNT; i++) {        /* all codes of a byte */
+        const mpt_format f = (mpt_format)i;
+        const int        bits = mpt_format_get(f)->bits;
+        uint64_t         code;
+        for (code = 0; bits <= 8 && f != MPT_E8M0 && code < (uint64_t)1 << bits; code++) {
+            const mpt_class kind = mpt_classify(f, code);
+            const int       low = kind == MPT_CLASS_NEG_SUBNORMAL || kind == MPT_CLASS_POS_SUBNORMAL;
+            const int       out = kind == MPT_CLASS_NEG_INF || kind == MPT_CLASS_POS_INF;
+            if (kind > MPT_CLASS_QUIET_NAN)
+                CHECK_EQ_U_AT(mpt_lint_constant(f, mpt_decode(f, code)),
+                              low ? MPT_LINT_SUBNORMAL : out ? MPT_LINT_OVERFLOWS : MPT_LINT_OK, code);
+        }
+    }
     for (i = 0; i < sizeof updates / sizeof *updates; i++)
         CHECK_EQ_U_AT(mpt_lint_update(updates[i].storage, updates[i].format, updates[i].weight,
                                       updates[i].update), updates[i].want, i);
