@@ -3213,19 +3213,15 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
 
 /* ---- the format table ---- */
 
-/* 2^k as a constant expression: C has no constant ldexp, and hexadecimal floats are not C++11. */
-#define MPTI_P(k, i, power) (((k) >> (i)) & 1 ? (power) : 1.0)      /* 2^(2^i), if bit i of k is 1 */
-#define MPTI_P64 (4294967296.0 * 4294967296.0)
-#define MPTI_P256 (MPTI_P64 * MPTI_P64 * MPTI_P64 * MPTI_P64)
-#define MPTI_PPOS(k)                                                                          \
-    (MPTI_P(k, 0, 2.0) * MPTI_P(k, 1, 4.0) * MPTI_P(k, 2, 16.0) * MPTI_P(k, 3, 256.0) *       \
-     MPTI_P(k, 4, 65536.0) * MPTI_P(k, 5, 4294967296.0) * MPTI_P(k, 6, MPTI_P64) *            \
-     MPTI_P(k, 7, MPTI_P64 * MPTI_P64) * MPTI_P(k, 8, MPTI_P256) * MPTI_P(k, 9, MPTI_P256 * MPTI_P256))
-/* For k <= -1000 divide twice: 2^-k can be as large as 2^1074, which is no double. */
-#define MPTI_POW2(k) \
-    ((k) >= 0 ? MPTI_PPOS((k) < 0 ? 0 : (k)) \
-     : (k) > -1000 ? 1.0 / MPTI_PPOS((k) > -1000 && (k) < 0 ? -(k) : 0) \
-     : 1.0 / MPTI_PPOS(1000) / MPTI_PPOS((k) <= -1000 ? -(k) - 1000 : 0))
+/* 2^k, k >= -1074, as a constant expression: C has no constant ldexp, and hexadecimal floats are not C++11.
+ * From the least double, 2^-1074, the product grows by factors 2^(2^i), one for each bit i of k + 1074. */
+#define MPTI_P(k, i, power) (((k) + 1074) >> (i) & 1 ? (power) : 1.0)
+#define MPTI_P128 (4294967296.0 * 4294967296.0 * 4294967296.0 * 4294967296.0)
+#define MPTI_P512 (MPTI_P128 * MPTI_P128 * MPTI_P128 * MPTI_P128)
+#define MPTI_POW2(k)                                                                          \
+    (5e-324 * (double)(MPTI_ONE << (((k) + 1074) & 63)) * MPTI_P(k, 6, 18446744073709551616.0) *  \
+     MPTI_P(k, 7, MPTI_P128) * MPTI_P(k, 8, MPTI_P128 * MPTI_P128) * MPTI_P(k, 9, MPTI_P512) *  \
+     MPTI_P(k, 10, MPTI_P512) * MPTI_P(k, 10, MPTI_P512))       /* 2^1024 is no double */
 
 #define MPTI_ALL_ONES(e, m) ((MPTI_ONE << ((e) + (m))) - 1u)    /* exponent and mantissa fields */
 #define MPTI_EMIN(bias, sp) ((sp) == MPT_SPECIALS_SCALE ? -(bias) : 1 - (bias))
