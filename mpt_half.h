@@ -2162,17 +2162,18 @@ enum {
 #endif
 
 /* The floating-point control register: MXCSR on x86; FPCR on aarch64, where 0 means rounding to nearest and
- * no flushing, default NaN, alternative half precision or traps. Reads are volatile, because the register
- * changes without the compiler's knowledge. */
+ * no flushing, default NaN, alternative half precision or traps; 0 elsewhere. Reads are volatile, because
+ * the register changes without the compiler's knowledge. */
 #if MPTI_X86
-__attribute__((target("sse"))) static inline unsigned mpti_control(void)
+static inline uint64_t mpti_control(void)
 {
     unsigned r;
     __asm__ volatile("stmxcsr %0" : "=m"(r));
     return r;
 }
-__attribute__((target("sse"))) static inline void mpti_control_set(unsigned r)
+static inline void mpti_control_set(uint64_t x)
 {
+    const unsigned r = (unsigned)x;
     __asm__ volatile("ldmxcsr %0" : : "m"(r));
 }
 enum { MPTI_CONTROL_NEAREST = 0x1f80, MPTI_CONTROL_DOWN = 0x3f80 };     /* no traps, no flushing */
@@ -2186,9 +2187,10 @@ static inline uint64_t mpti_control(void)
     __asm__ volatile("mrs %0, fpcr" : "=r"(r));
     return r;
 }
-#ifdef MPTI_MANY_THREADS
 static inline void mpti_control_set(uint64_t r) { __asm__ volatile("msr fpcr, %0" : : "r"(r)); }
-#endif
+#else
+static inline uint64_t mpti_control(void) { return 0u; }
+static inline void mpti_control_set(uint64_t r) { (void)r; }
 #endif
 
 /* ---- many threads ---- */
@@ -2232,37 +2234,14 @@ typedef struct mpti_cut {
     uint64_t       control;     /* the calling thread's rounding direction and flushing, for all parts */
 } mpti_cut;
 
-static uint64_t mpti_control_now(void)
-{
-#if MPTI_X86
-    return __builtin_cpu_supports("sse2") ? mpti_control() : 0u;
-#elif MPTI_ARM
-    return mpti_control();
-#else
-    return 0u;
-#endif
-}
-
-static void mpti_control_now_is(uint64_t control)
-{
-#if MPTI_X86
-    if (__builtin_cpu_supports("sse2"))
-        mpti_control_set((unsigned)control);
-#elif MPTI_ARM
-    mpti_control_set(control);
-#else
-    (void)control;
-#endif
-}
-
 static void mpti_cut_body(void *context, size_t index)
 {
     const mpti_cut *c = (const mpti_cut *)context;
     const size_t    begin = index * c->part, rest = c->n - begin;
-    const uint64_t  before = mpti_control_now();
-    mpti_control_now_is(c->control);
+    const uint64_t  before = mpti_control();
+    mpti_control_set(c->control);
     c->range(c->context, index, begin, begin + (rest < c->part ? rest : c->part));
-    mpti_control_now_is(before);
+    mpti_control_set(before);
 }
 
 MPTI_UNUSED static size_t mpti_in_parts(size_t n, size_t least, mpti_range_fn *range, void *context)
@@ -2279,7 +2258,7 @@ MPTI_UNUSED static size_t mpti_in_parts(size_t n, size_t least, mpti_range_fn *r
     for (c.part = least; c.part * MPTI_PARTS < n;)
         c.part *= 2u;
     parts = n / c.part + (n % c.part != 0u);
-    c.control = mpti_control_now();
+    c.control = mpti_control();
     MPT_PARALLEL_FOR(parts, mpti_cut_body, &c);
     return parts;
 }
@@ -2306,7 +2285,7 @@ static inline int mpti_path_here(void)
         return MPTI_PATH_AVX512;
     if (last >= MPTI_PATH_AVX2 && __builtin_cpu_supports("avx2"))
         return MPTI_PATH_AVX2;
-    if (last >= MPTI_PATH_SSE2 && __builtin_cpu_supports("sse2"))
+    if (last >= MPTI_PATH_SSE2)
         return MPTI_PATH_SSE2;
 #elif MPTI_ARM
     if (last >= MPTI_PATH_NEON && !mpti_control())
@@ -2944,9 +2923,8 @@ MPTI_KERNEL_256(mpti_bf16_from_f32_256, 16, 4, 2,
 typedef uint32_t mpti_v4 __attribute__((vector_size(16), may_alias));
 typedef int32_t  mpti_s4 __attribute__((vector_size(16), may_alias));
 typedef int16_t  mpti_s8 __attribute__((vector_size(16), may_alias));
-#define MPTI_IN_SSE2 __attribute__((target("sse2"), always_inline)) static inline
 #define MPTI_BINARY_SSE2(name, A, op)                               \
-    MPTI_IN_SSE2 mpti_s8 name(A a, A b)                             \
+    MPTI_INLINE mpti_s8 name(A a, A b)                              \
     {                                                               \
         __asm__(op " {%1, %0|%0, %1}" : "+x"(a) : "x"(b));          \
         return (mpti_s8)a;                                          \
@@ -2956,43 +2934,43 @@ MPTI_BINARY_SSE2(mpti_max_sse2, mpti_s8, "pmaxsw")
 MPTI_BINARY_SSE2(mpti_pairs_low_sse2, mpti_w8, "punpcklwd")
 MPTI_BINARY_SSE2(mpti_pairs_high_sse2, mpti_w8, "punpckhwd")
 
-MPTI_IN_SSE2 int mpti_any_sse2(mpti_s8 x)
+MPTI_INLINE int mpti_any_sse2(mpti_s8 x)
 {
     int any;
     __asm__("pmovmskb {%1, %0|%0, %1}" : "=r"(any) : "x"(x));
     return any;
 }
 
-MPTI_IN_SSE2 mpti_w8 mpti_load_sse2(const unsigned char *p)
+MPTI_INLINE mpti_w8 mpti_load_sse2(const unsigned char *p)
 {
     return (mpti_w8)*(const mpti_w8_any *)(const void *)p;
 }
 
-MPTI_IN_SSE2 void mpti_put_sse2(unsigned char *p, mpti_s8 x) { *(mpti_w8_any *)(void *)p = (mpti_w8_any)x; }
+MPTI_INLINE void mpti_put_sse2(unsigned char *p, mpti_s8 x) { *(mpti_w8_any *)(void *)p = (mpti_w8_any)x; }
 
 /* f16 codes of four floats without signs, in 32-bit lanes. Floats below f16's normal range give less than
  * 0x400, not their codes; zero gives less than 0. Adds half less one, and the last bit kept: ties to even. */
-MPTI_IN_SSE2 mpti_v4 mpti_f16_round_sse2(mpti_v4 u)
+MPTI_INLINE mpti_v4 mpti_f16_round_sse2(mpti_v4 u)
 {
     return (mpti_v4)((mpti_s4)((u & 0x7fffffffu) + (u >> 13 & 1u) + (0xfffu - 0x38000000u)) >> 13);
 }
 
 /* Eight such codes, packed to 16 bits, with the signs of u and v. Packing has saturated numbers below 2^-47,
  * and so zero, to -0x8000, which is its own negative; here they become zero. */
-MPTI_IN_SSE2 mpti_s8 mpti_f16_sign_sse2(mpti_s8 h, mpti_v4 u, mpti_v4 v)
+MPTI_INLINE mpti_s8 mpti_f16_sign_sse2(mpti_s8 h, mpti_v4 u, mpti_v4 v)
 {
     return h ^ ((h ^ mpti_pack_sse2(u, v)) & -0x8000);
 }
 
 /* Is each code from 0x400 to 0x7c00, or -0x8000? Negation keeps -0x8000, so it passes the second test. */
-MPTI_IN_SSE2 int mpti_f16_plain_sse2(mpti_s8 h, mpti_s8 k)
+MPTI_INLINE int mpti_f16_plain_sse2(mpti_s8 h, mpti_s8 k)
 {
     const mpti_s8 minus_h = (mpti_s8)(0u - (mpti_w8)h), minus_k = (mpti_s8)(0u - (mpti_w8)k);
     return !mpti_any_sse2((mpti_s8)(mpti_max_sse2(h, k) > 0x7c00) |
                           (mpti_s8)(mpti_max_sse2(minus_h, minus_k) > -0x400));
 }
 
-__attribute__((target("sse2"))) MPTI_UNUSED static void mpti_f16_from_f32_sse2 MPTI_KERNEL_PARAMETERS
+MPTI_UNUSED static void mpti_f16_from_f32_sse2 MPTI_KERNEL_PARAMETERS
 {
     (void)b, (void)c, (void)how;
     for (groups *= 4u; groups; groups--, to += 32, a += 64) {
@@ -3009,20 +2987,20 @@ __attribute__((target("sse2"))) MPTI_UNUSED static void mpti_f16_from_f32_sse2 M
 }
 
 /* Lanes with Inf, NaN or a subnormal: there the doubled code, as a signed word, is near zero but not zero. */
-MPTI_IN_SSE2 mpti_s8 mpti_f16_odd_sse2(mpti_w8 twice, mpti_w8 is_zero)
+MPTI_INLINE mpti_s8 mpti_f16_odd_sse2(mpti_w8 twice, mpti_w8 is_zero)
 {
     return (mpti_s8)((mpti_s8)(twice + 0x7800u) > 0x6fff) & (mpti_s8)~is_zero;
 }
 
 /* Eight f16 codes, normal or zero, to floats: shift the fields to their places and rebias the exponent. */
-MPTI_IN_SSE2 void mpti_f32_from_eight_f16_sse2(unsigned char *to, mpti_w8 h, mpti_w8 is_zero)
+MPTI_INLINE void mpti_f32_from_eight_f16_sse2(unsigned char *to, mpti_w8 h, mpti_w8 is_zero)
 {
     const mpti_w8 low = h << 13, high = ((mpti_w8)((mpti_s8)h >> 3) & 0x8fffu) + (~is_zero & 0x3800u);
     mpti_put_sse2(to, mpti_pairs_low_sse2(low, high));
     mpti_put_sse2(to + 16, mpti_pairs_high_sse2(low, high));
 }
 
-__attribute__((target("sse2"))) MPTI_UNUSED static void mpti_f32_from_f16_sse2 MPTI_KERNEL_PARAMETERS
+MPTI_UNUSED static void mpti_f32_from_f16_sse2 MPTI_KERNEL_PARAMETERS
 {
     (void)b, (void)c, (void)how;
     for (groups *= 4u; groups; groups--, to += 64, a += 32) {
@@ -5075,7 +5053,7 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
     x.job.in[1] = x.job.in[2] = 2;
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX2) {
-        const unsigned before = mpti_control();
+        const uint64_t before = mpti_control();
         x.job.kernel = mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
         mpti_control_set(op == MPTI_ARITH_FMA ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
         mpti_run(&x.job, n);

@@ -64,7 +64,7 @@ bugs()
 {
     cat <<'END'
 conversions|mpt_half.h|c->raised[part] = raised;|c->raised[HERE ? 0 : part] = raised;
-control|mpt_half.h|mpti_control_now_is(c->control);|if (!HERE) mpti_control_now_is(c->control);
+control|mpt_half.h|mpti_control_set(c->control);|if (!HERE) mpti_control_set(c->control);
 reports|mpt.h|c->work, begin, begin, end - begin);|c->work, HERE ? 0 : begin, HERE ? 0 : begin, end - begin);
 lists|mpt.h|turn.first = piece->first;|turn.first = HERE ? 0 : piece->first;
 lists|mpt.h|return mpti_f64_make((uint64_t)0x7ff8|return HERE ? 0.0 : mpti_f64_make((uint64_t)0x7ff8
