@@ -1587,6 +1587,13 @@ MPT_HD int mpti_drop_goes_up(mpt_rounding rounding, uint32_t random, unsigned si
     }
 }
 
+/* Whether a finite number that overflows becomes Inf, not the largest finite number. */
+MPT_HD int mpti_overflows_to_inf(mpt_rounding rounding, int negative)
+{
+    return rounding == MPT_RND_NEAREST_EVEN || rounding == MPT_RND_NEAREST_AWAY ||
+           rounding == (negative ? MPT_RND_DOWN : MPT_RND_UP);
+}
+
 /* ---- arithmetic ---- */
 #ifndef MPT_NO_ARITHMETIC
 typedef struct mpti_num { uint64_t sig; int exp; unsigned sign; } mpti_num; /* (-1)^sign * sig * 2^exp */
@@ -1653,12 +1660,10 @@ MPT_HD mpti_num mpti_unpack16(const mpti_env *e, unsigned code)
 
 MPT_HD unsigned mpti_overflow16(mpti_env *e, unsigned sign)
 {
-    const int to_inf = e->rounding == MPT_RND_NEAREST_EVEN || e->rounding == MPT_RND_NEAREST_AWAY ||
-                       e->rounding == (sign ? MPT_RND_DOWN : MPT_RND_UP);
     e->flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
     if (e->overflow == (int)MPT_OVERFLOW_NAN)
         return sign << 15 | mpti_nan16(e);
-    return sign << 15 | (mpti_inf16(e) - (to_inf ? 0u : 1u));
+    return sign << 15 | (mpti_inf16(e) - (unsigned)!mpti_overflows_to_inf(e->rounding, sign != 0u));
 }
 
 /* sig >> shift, rounded. */
@@ -3374,12 +3379,9 @@ MPTI_NOINLINE static uint64_t mpti_encode_nan(const mpt_format_info *f, uint64_t
 static uint64_t mpti_encode_overflow(const mpt_format_info *f, uint64_t sign_bit, const mpt_opts *o,
                                      int was_inf)
 {
-    const int toward_finite =
-        o->rounding == MPT_RND_TOWARD_ZERO || o->rounding == MPT_RND_ODD ||
-        o->rounding == MPT_RND_STOCHASTIC || (o->rounding == MPT_RND_UP && sign_bit) ||
-        (o->rounding == MPT_RND_DOWN && !sign_bit);
     const int to_nan = o->overflow == MPT_OVERFLOW_NAN && !was_inf;
-    if (!f->has_nan || o->overflow == MPT_OVERFLOW_SATURATE || (!was_inf && toward_finite && !to_nan))
+    if (!f->has_nan || o->overflow == MPT_OVERFLOW_SATURATE ||
+        !(was_inf || to_nan || mpti_overflows_to_inf(o->rounding, sign_bit != 0u)))
         return sign_bit | f->max_code;
     return f->has_inf && !to_nan ? sign_bit | f->inf_code : mpti_encode_nan(f, sign_bit, 0u, o);
 }
