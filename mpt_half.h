@@ -2479,11 +2479,6 @@ MPTI_IN_512 mpti_v16 mpti_all_512(uint32_t x)
     const mpti_v16 r = {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
     return r;
 }
-MPTI_IN_512 mpti_q8 mpti_all_64_512(uint64_t x)
-{
-    const mpti_q8 r = {x, x, x, x, x, x, x, x};
-    return r;
-}
 MPTI_IN_512 mpti_v16 mpti_load_512(const void *p) { return *(const mpti_v16_any *)p; }
 MPTI_IN_512 mpti_w16 mpti_load_w16_512(const void *p) { return (mpti_w16)*(const mpti_w16_any *)p; }
 MPTI_PUT(MPTI_IN_512, mpti_put_512, mpti_v16, mpti_v16_any)
@@ -2495,6 +2490,11 @@ MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_halves_512, mpti_v16,
            "vcvtps2ph {$0, %{sae%}, %1, %0|%0, %1, %{sae%}, 0}")
 MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_halves_cut_512, mpti_v16,        /* toward zero */
            "vcvtps2ph {$3, %{sae%}, %1, %0|%0, %1, %{sae%}, 3}")
+MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_doubles_512, mpti_w16, "vcvtps2pd {%{sae%}, %1, %0|%0, %1, %{sae%}}")
+MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_near_8_512, mpti_v16,
+           "vcvtpd2ps {%{rn-sae%}, %1, %0|%0, %1, %{rn-sae%}}")
+MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_cut_8_512, mpti_v16,         /* toward zero */
+           "vcvtpd2ps {%{rz-sae%}, %1, %0|%0, %1, %{rz-sae%}}")
 MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_words_in_512, mpti_w16, MPTI_OF_2("vpmovzxwd"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_cut_512, mpti_v16, MPTI_OF_3_ROUNDED("vmulps", "rz-sae"))
 MPTI_BINARY(MPTI_IN_512, mpti_w32, mpti_min_words_512, mpti_w32, MPTI_OF_3("vpminuw"))
@@ -2505,14 +2505,6 @@ MPTI_IN_512 mpti_v16 mpti_join_512(mpti_w16 low, mpti_w16 high)
 {
     mpti_v16 r;
     __asm__("vinserti64x4 {$1, %2, %g1, %0|%0, %g1, %2, 1}" : "=v"(r) : "v"(low), "v"(high));
-    return r;
-}
-
-/* The upper half of x, moved to the lower half. */
-MPTI_IN_512 mpti_v16 mpti_upper_512(mpti_v16 x)
-{
-    mpti_v16 r;
-    __asm__("vextractf64x4 {$1, %1, %t0|%t0, %1, 1}" : "=v"(r) : "v"(x));
     return r;
 }
 
@@ -2571,29 +2563,23 @@ MPTI_IN_512 mpti_v16 mpti_fp8_16_512(const unsigned char *p, int e4m3)
  * below it, then the conversion truncates. Subnormal floats may lose the bit, but are 0 in f16 anyway. */
 MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
 {
-    const mpti_q8 low = mpti_all_64_512(0x1fffffffu), last = mpti_all_64_512(0x20000000u);
-    mpti_w16      r;
+    const mpti_q8 zero = {0}, low = zero + 0x1fffffffu;
     __asm__("vptestmq {%1, %0, %%k1|k1, %0, %1}\n\tvporq {%2, %0, %0%{%%k1%}|%0%{k1%}, %0, %2}"
-            : "+v"(x) : "v"(low), "v"(last) : "k1");
-    __asm__("vcvtpd2ps {%{rz-sae%}, %1, %0|%0, %1, %{rz-sae%}}" : "=v"(r) : "v"(x));
-    return r;
+            : "+v"(x) : "v"(low), "v"(low + 1u) : "k1");
+    return mpti_f64_cut_8_512(x);
 }
 
 /* The same, rounded to odd, at 0.7 times that speed: truncate; where that changed x, set the last bit. */
 MPTI_IN_512 mpti_w16 mpti_f64_odd_8_512(mpti_v16 x)
 {
     const mpti_w16 last = {1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0};
-    mpti_v16       back;
-    mpti_w16       r;
-    __asm__("vcvtpd2ps {%{rz-sae%}, %1, %0|%0, %1, %{rz-sae%}}" : "=v"(r) : "v"(x));
-    __asm__("vcvtps2pd {%{sae%}, %1, %0|%0, %1, %{sae%}}" : "=v"(back) : "v"(r));
+    mpti_w16       r = mpti_f64_cut_8_512(x);
     __asm__("vcmppd {$12, %{sae%}, %2, %1, %%k1|k1, %1, %2, %{sae%}, 12}\n\t"
-            "vpord {%3, %0, %0%{%%k1%}|%0%{k1%}, %0, %3}" : "+v"(r) : "v"(x), "v"(back), "v"(last) : "k1");
+            "vpord {%3, %0, %0%{%%k1%}|%0%{k1%}, %0, %3}"
+            : "+v"(r) : "v"(x), "v"(mpti_doubles_512(r)), "v"(last) : "k1");
     return r;
 }
 
-MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_near_8_512, mpti_v16,
-           "vcvtpd2ps {%{rn-sae%}, %1, %0|%0, %1, %{rn-sae%}}")
 #define MPTI_F64_16_512(eight, p) mpti_join_512(eight(mpti_load_512(p)), eight(mpti_load_512((p) + 64)))
 
 /* Store 64 floats at p. For f16 two stores of 32 bytes cost less than joining them for one of 64. */
@@ -2730,15 +2716,6 @@ MPTI_IN_512 void mpti_e5m2_out_512(unsigned char *p, const unsigned char *from, 
     const int      saturate = how & MPTI_SATURATE;
     mpti_put_512(p, mpti_bytes_512(mpti_e5m2_words_512(x, saturate), mpti_e5m2_words_512(y, saturate), x, y),
                  how);
-}
-
-MPTI_IN_512 void mpti_f64_16_out_512(unsigned char *p, mpti_v16 x, int how)
-{
-    mpti_v16 a, b;
-    __asm__("vcvtps2pd {%{sae%}, %t1, %0|%0, %t1, %{sae%}}" : "=v"(a) : "v"(x));
-    __asm__("vcvtps2pd {%{sae%}, %t1, %0|%0, %t1, %{sae%}}" : "=v"(b) : "v"(mpti_upper_512(x)));
-    mpti_put_512(p, a, how);
-    mpti_put_512(p + 64, b, how);
 }
 
 /* Store a tile of floats with non-temporal stores of whole cache lines. If `to` is not aligned to a line, the
@@ -3678,7 +3655,9 @@ MPTI_KERNEL_512(mpti_f32_from_f64_n_512, 16, 8, 4,
                 mpti_put_512(to, MPTI_F64_16_512(mpti_f64_near_8_512, a), how))
 MPTI_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_e4m3_out_512(to, a, how))
 MPTI_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_e5m2_out_512(to, a, how))
-MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8, mpti_f64_16_out_512(to, mpti_load_512(a), how))
+MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8,
+                (mpti_put_512(to, mpti_doubles_512(mpti_load_w16_512(a)), how),
+                 mpti_put_512(to + 64, mpti_doubles_512(mpti_load_w16_512(a + 32)), how)))
 MPTI_KERNEL_512(mpti_f16_from_f64_n_512, 16, 8, 2,
                 mpti_put_w16_512(to, mpti_halves_512(MPTI_F64_16_512(mpti_f64_8_512, a)), how))
 MPTI_KERNEL_256(mpti_f32_from_f16_256, 32, 2, 4,
