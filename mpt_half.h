@@ -2671,51 +2671,37 @@ MPTI_IN_512 mpti_v16 mpti_bytes_512(mpti_w32 a, mpti_w32 b, mpti_w32 x, mpti_w32
     return r;
 }
 
-/* E4M3 codes, without signs, of 32 numbers. h has the numbers divided by 2^8 as f16: the upper bits, rounded,
- * are the code. Inf, NaN and numbers that round beyond 448 come out above 0x7e; 0x7f is the NaN. */
-MPTI_IN_512 mpti_w32 mpti_e4m3_words_512(mpti_w32 h, int saturate)
+/* FP8 codes, without signs, of 32 numbers in f16. E5M2: the upper byte, rounded; a NaN is truncated instead.
+ * E4M3: h has the numbers divided by 2^8, whose upper bits, rounded, are the code; Inf, NaN and numbers that
+ * round beyond 448 come out above 0x7e, and 0x7f is the NaN. */
+MPTI_IN_512 mpti_w32 mpti_fp8_words_512(mpti_w32 h, int e4m3, int saturate)
 {
-    const mpti_w32 m = h & 0x7fffu;
-    mpti_w32       code =
-        mpti_min_words_512(mpti_round_words_512(m, 7), mpti_all_words_512(saturate ? 0x7eu : 0x7fu));
-    if (saturate)
+    const mpti_w32 m = h & 0x7fffu, inf = mpti_all_words_512(0x7c00u), nan = mpti_all_words_512(0x7fu);
+    mpti_w32       code = mpti_round_words_512(m, 8 - e4m3);
+    if (e4m3 || saturate)
+        code = mpti_min_words_512(code, mpti_all_words_512(!saturate ? 0x7fu : e4m3 ? 0x7eu : 0x7bu));
+    if (e4m3 && saturate)
         __asm__("vpcmpgtw {%2, %1, %%k1|k1, %1, %2}\n\tvmovdqu16 {%3, %0%{%%k1%}|%0%{k1%}, %3}"
-                : "+v"(code) : "v"(m), "v"(mpti_all_words_512(0x7c00u)), "v"(mpti_all_words_512(0x7fu))
-                    : "k1");
+                : "+v"(code) : "v"(m), "v"(inf), "v"(nan) : "k1");
+    else if (!e4m3)
+        __asm__("vpcmpgtw {%2, %1, %%k1|k1, %1, %2}\n\tvpsrlw {$8, %1, %0%{%%k1%}|%0%{k1%}, %1, 8}"
+                : "+v"(code) : "v"(m), "v"(inf) : "k1");
     return code;
 }
 
-/* An E5M2 code is the upper byte of the f16 code, rounded; a NaN is truncated instead. */
-MPTI_IN_512 mpti_w32 mpti_e5m2_words_512(mpti_w32 h, int saturate)
+MPTI_IN_512 mpti_w32 mpti_fp8_halves_512(const unsigned char *p, int e4m3)
 {
-    const mpti_w32 m = h & 0x7fffu;
-    mpti_w32       code = mpti_round_words_512(m, 8);
-    if (saturate)
-        code = mpti_min_words_512(code, mpti_all_words_512(0x7bu));
-    __asm__("vpcmpgtw {%2, %1, %%k1|k1, %1, %2}\n\tvpsrlw {$8, %1, %0%{%%k1%}|%0%{k1%}, %1, 8}"
-            : "+v"(code) : "v"(m), "v"(mpti_all_words_512(0x7c00u)) : "k1");
-    return code;
+    const mpti_v16 a = mpti_load_512(p), b = mpti_load_512(p + 64), scale = mpti_all_512((127u - 8u) << 23);
+    return e4m3 ? mpti_sticky_halves_512(mpti_mul_cut_512(a, scale), mpti_mul_cut_512(b, scale))
+                : mpti_sticky_halves_512(a, b);
 }
 
-MPTI_IN_512 void mpti_e4m3_out_512(unsigned char *p, const unsigned char *from, int how)
+MPTI_IN_512 void mpti_fp8_out_512(unsigned char *p, const unsigned char *from, int e4m3, int how)
 {
-    const mpti_v16 scale = mpti_all_512((127u - 8u) << 23);
-    const mpti_w32 x = mpti_sticky_halves_512(mpti_mul_cut_512(mpti_load_512(from), scale),
-                                              mpti_mul_cut_512(mpti_load_512(from + 64), scale));
-    const mpti_w32 y = mpti_sticky_halves_512(mpti_mul_cut_512(mpti_load_512(from + 128), scale),
-                                              mpti_mul_cut_512(mpti_load_512(from + 192), scale));
+    const mpti_w32 x = mpti_fp8_halves_512(from, e4m3), y = mpti_fp8_halves_512(from + 128, e4m3);
     const int      saturate = how & MPTI_SATURATE;
-    mpti_put_512(p, mpti_bytes_512(mpti_e4m3_words_512(x, saturate), mpti_e4m3_words_512(y, saturate), x, y),
-                 how);
-}
-
-MPTI_IN_512 void mpti_e5m2_out_512(unsigned char *p, const unsigned char *from, int how)
-{
-    const mpti_w32 x = mpti_sticky_halves_512(mpti_load_512(from), mpti_load_512(from + 64));
-    const mpti_w32 y = mpti_sticky_halves_512(mpti_load_512(from + 128), mpti_load_512(from + 192));
-    const int      saturate = how & MPTI_SATURATE;
-    mpti_put_512(p, mpti_bytes_512(mpti_e5m2_words_512(x, saturate), mpti_e5m2_words_512(y, saturate), x, y),
-                 how);
+    mpti_put_512(p, mpti_bytes_512(mpti_fp8_words_512(x, e4m3, saturate),
+                                   mpti_fp8_words_512(y, e4m3, saturate), x, y), how);
 }
 
 /* Store a tile of floats with non-temporal stores of whole cache lines. If `to` is not aligned to a line, the
@@ -3653,8 +3639,8 @@ MPTI_KERNEL_512(mpti_bf16_from_f32_512, 32, 4, 2,
                 mpti_bf16_32_out_512(to, mpti_load_512(a), mpti_load_512(a + 64), how))
 MPTI_KERNEL_512(mpti_f32_from_f64_n_512, 16, 8, 4,
                 mpti_put_512(to, MPTI_F64_16_512(mpti_f64_near_8_512, a), how))
-MPTI_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_e4m3_out_512(to, a, how))
-MPTI_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_e5m2_out_512(to, a, how))
+MPTI_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_fp8_out_512(to, a, 1, how))
+MPTI_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_fp8_out_512(to, a, 0, how))
 MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8,
                 (mpti_put_512(to, mpti_doubles_512(mpti_load_w16_512(a)), how),
                  mpti_put_512(to + 64, mpti_doubles_512(mpti_load_w16_512(a + 32)), how)))
@@ -5785,7 +5771,7 @@ MPTI_IN_512 uint32_t mpti_largest_512(const unsigned char *p)
 }
 
 /* The E2M1 codes of a block. `factor` makes its floats E2M1's numbers divided by 2^14. The f16 codes of these
- * begin with the E2M1 code (as in mpti_e4m3_words_512); rounding drops the nine bits below. */
+ * begin with the E2M1 code (as in mpti_fp8_words_512); rounding drops the nine bits below. */
 MPTI_IN_512 void mpti_mxfp4_codes_512(uint8_t *codes, const unsigned char *p, uint32_t factor, int packed)
 {
     const mpti_v16 f = mpti_all_512(factor);
