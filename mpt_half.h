@@ -1290,19 +1290,15 @@ MPTI_CONVERSIONS(bf16)
 MPTI_CONVERSIONS(e4m3)
 MPTI_CONVERSIONS(e5m2)
 
-MPT_HD mpt_e4m3 mpt_e4m3_from_f32_sat(float x)
-{
-    mpt_e4m3 c;
-    c.bits = (uint8_t)mpti_fp8_code(mpti_f32_bits(x), 0, 1);
-    return c;
-}
-
-MPT_HD mpt_e5m2 mpt_e5m2_from_f32_sat(float x)
-{
-    mpt_e5m2 c;
-    c.bits = (uint8_t)mpti_fp8_code(mpti_f32_bits(x), 1, 1);
-    return c;
-}
+#define MPTI_SATURATING(T, e5m2)                                                                     \
+    MPT_HD mpt_##T mpt_##T##_from_f32_sat(float x)                                                   \
+    {                                                                                                \
+        mpt_##T r;                                                                                   \
+        r.bits = (uint8_t)mpti_fp8_code(mpti_f32_bits(x), e5m2, 1);                                  \
+        return r;                                                                                    \
+    }
+MPTI_SATURATING(e4m3, 0)
+MPTI_SATURATING(e5m2, 1)
 
 /* Both 16-bit formats are sign-magnitude codes that differ only in the number of mantissa bits. */
 MPT_HD uint16_t mpti_next_up16(uint16_t code, int mbits)
@@ -1581,9 +1577,7 @@ MPT_HD int mpti_drop_goes_up(mpt_rounding rounding, uint32_t random, unsigned si
     case MPT_RND_DOWN:         return sign != 0u;
     case MPT_RND_ODD:          return !odd;
     case MPT_RND_STOCHASTIC:   return random < (shift > 32 ? rest >> (shift - 32) : rest << (32 - shift));
-    case MPT_RND_NEAREST_EVEN:
-    case MPT_ROUNDING_COUNT:
-    default: return rest > half || (rest == half && odd);
+    default:                   return rest > half || (rest == half && odd);     /* nearest-even */
     }
 }
 
@@ -3384,7 +3378,7 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     }
     if (mpti_drops(sig, shift))
         *flags |= MPT_FLAG_INEXACT | (tiny ? MPT_FLAG_UNDERFLOW : 0u);
-    if ((o->flush & MPT_FLUSH_RESULTS) && !scale && code && !(code >> m)) {
+    if ((o->flush & MPT_FLUSH_RESULTS) && code && !(code >> m)) {      /* never in SCALE: m is 0 */
         *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
         return 0u;
     }
@@ -4643,13 +4637,12 @@ typedef struct mpti_quantizer {
     uint32_t least, magic, over_bits, nan_keep, nan_bits;
 } mpti_quantizer;
 
-/* Returns: 0 if the format has no sign, exponents beyond float's, or other than 1 to 22 mantissa bits. */
+/* Returns: 0 if the format has no sign, exponents beyond float's, or more than 22 mantissa bits. */
 static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
 {
     const int ieee = f->specials == MPT_SPECIALS_IEEE, finite = f->specials == MPT_SPECIALS_FINITE;
     const int magic_field = f->emin - f->mantissa_bits + 23 + 127, own_subnormals = f->emin == -126;
-    if (!f->sign_bits || f->specials == MPT_SPECIALS_SCALE || f->mantissa_bits < 1 ||
-        f->mantissa_bits > 22 || f->emin < -126 || f->emax > 127)
+    if (!f->sign_bits || f->mantissa_bits > 22 || f->emin < -126 || f->emax > 127)
         return 0;
     q->info = f, q->shift = (uint32_t)(23 - f->mantissa_bits);
     q->least_field = (uint32_t)(f->emin + 127);
@@ -5280,9 +5273,10 @@ MPTI_NOINLINE static int mpti_peek(const mpti_read *r)
     return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
 }
 
+/* Read c, which is not 0.  Returns: 0 if another byte comes. */
 MPTI_NOINLINE static int mpti_eat(mpti_read *r, int c)
 {
-    if (r->at == r->length || mpti_peek(r) != c)
+    if (mpti_peek(r) != c)
         return 0;
     r->at++;
     return 1;
