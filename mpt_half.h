@@ -1685,10 +1685,8 @@ MPT_HD unsigned mpti_round16(mpti_env *e, mpti_num x)
             shift += deeper;
         exp = least - shift;
     }
-    if (exp + shift - least > 0x7fff >> e->mbits)
-        return mpti_overflow16(e, x.sign);
     code = ((unsigned)(exp + shift - least) << e->mbits) + (unsigned)mpti_shift16(e, x.sign, sig, shift);
-    if (code >= mpti_inf16(e))
+    if (code >= mpti_inf16(e))          /* exponents up to 2^21 fit a code here */
         return mpti_overflow16(e, x.sign);
     if (sig << (64 - shift))
         e->flags |= MPT_FLAG_INEXACT | (tiny ? MPT_FLAG_UNDERFLOW : 0u);
