@@ -49,6 +49,9 @@ static const bool races = false;
 
 /* ---- arrays on both sides ---- */
 
+/* Bytes of an element of a training format: f32, f16, bf16. */
+static inline size_t element_size(mpt_format f) { return f == MPT_F32 ? 4u : 2u; }
+
 /* The same bytes on host and device, `shift` bytes off their alignment: the CPU function works on the host's,
  * the kernel on the device's; then all are compared, including the guards. Behind the end the emulation needs
  * no guard: it has a canary there, and ASan also sees reads. */

@@ -58,15 +58,21 @@ int host_check(Host *h, int write)
     return (write ? mpt_cuda_unscale : mpt_cuda_check)(h->cuda, h->list, h->state, NULL);
 }
 
-/* Stores the arguments that the block kernel gets for these options. Returns: number of bytes. */
-size_t host_blocks(int block, int scaling, int packed, float tensor_scale, unsigned char *bytes)
+static mpt_block_opts block_opts(int scaling, int packed, float tensor_scale)
 {
-    mpti_blocks    b;
     mpt_block_opts o;
     memset(&o, 0, sizeof o);
     o.scaling = (mpt_block_scaling)scaling;
     o.packed = packed;
     o.tensor_scale = tensor_scale;
+    return o;
+}
+
+/* Stores the arguments that the block kernel gets for these options. Returns: number of bytes. */
+size_t host_blocks(int block, int scaling, int packed, float tensor_scale, unsigned char *bytes)
+{
+    const mpt_block_opts o = block_opts(scaling, packed, tensor_scale);
+    mpti_blocks          b;
     const mpt_block_info *const i = mpt_block_get((mpt_block)block);
     if (mpti_blocks_init(&b, i, mpt_format_get(i->element), mpt_format_get(i->scale), &o) != MPT_OK) return 0;
     const uint32_t nan = (uint32_t)b.scale->nan_code;
@@ -80,11 +86,7 @@ size_t host_blocks(int block, int scaling, int packed, float tensor_scale, unsig
 int host_quantize(int block, int scaling, int packed, float tensor_scale, void *codes, void *scales,
                   const void *src, size_t n)
 {
-    mpt_block_opts o;
-    memset(&o, 0, sizeof o);
-    o.scaling = (mpt_block_scaling)scaling;
-    o.packed = packed;
-    o.tensor_scale = tensor_scale;
+    const mpt_block_opts o = block_opts(scaling, packed, tensor_scale);
     return mpt_block_quantize_n((mpt_block)block, (uint8_t *)codes, (uint8_t *)scales, (const float *)src, n,
                                 &o);
 }

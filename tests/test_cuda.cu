@@ -67,27 +67,14 @@ struct Machine {
 #endif
 
 // helpers: numbers --------------------------------------------------------------------------------
-static size_t element_size(mpt_format f) { return f == MPT_F32 ? 4u : 2u; }
-
 static void put_code(void *array, mpt_format f, size_t i, uint32_t code)
 {
-    const uint16_t code16 = (uint16_t)code;
-    if (f == MPT_F32)
-        memcpy((char *)array + 4 * i, &code, 4);
-    else
-        memcpy((char *)array + 2 * i, &code16, 2);
+    mt_put((char *)array + element_size(f) * i, element_size(f), code);
 }
 
 static uint32_t get_code(const void *array, mpt_format f, size_t i)
 {
-    uint32_t code = 0;
-    uint16_t code16;
-    if (f == MPT_F32) {
-        memcpy(&code, (const char *)array + 4 * i, 4);
-        return code;
-    }
-    memcpy(&code16, (const char *)array + 2 * i, 2);
-    return code16;
+    return (uint32_t)mt_get((const char *)array + element_size(f) * i, element_size(f));
 }
 
 static uint32_t code_of(mpt_format f, float x)

@@ -56,15 +56,7 @@ static size_t size_of(mpt_format f) { return (size_t)mpt_format_get(f)->bytes; }
 
 static void put(void *array, mpt_format f, size_t i, uint64_t code)
 {
-    unsigned char *const p = (unsigned char *)array + i * size_of(f);
-    const uint32_t c4 = (uint32_t)code;
-    const uint16_t c2 = (uint16_t)code;
-    switch (size_of(f)) {
-    case 8:  memcpy(p, &code, 8); break;
-    case 4:  memcpy(p, &c4, 4); break;
-    case 2:  memcpy(p, &c2, 2); break;
-    default: *p = (unsigned char)code;
-    }
+    mt_put((unsigned char *)array + i * size_of(f), size_of(f), code);
 }
 
 static void both(const Conversion &c, const std::vector<uint64_t> &codes, size_t src_shift, size_t dst_shift)

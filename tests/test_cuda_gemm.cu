@@ -49,21 +49,12 @@ struct Matrix {
     }
     void put(size_t i, double x)
     {
-        const uint64_t code = mpt_encode(format, x, NULL, NULL);
-        const uint32_t c4 = (uint32_t)code;
-        const uint16_t c2 = (uint16_t)code;
-        if (element == 4) memcpy(&host[4 * i], &c4, 4);
-        else if (element == 2) memcpy(&host[2 * i], &c2, 2);
-        else host[i] = (unsigned char)code;
+        mt_put(&host[element * i], element, mpt_encode(format, x, NULL, NULL));
     }
     double at(const std::vector<unsigned char> &bytes, int64_t row, int64_t col) const
     {
         const size_t i = (size_t)(along_rows ? row * ld + col : row + col * ld);
-        uint32_t     c4 = bytes[element * i];
-        uint16_t     c2;
-        if (element == 4) memcpy(&c4, &bytes[4 * i], 4);
-        if (element == 2) { memcpy(&c2, &bytes[2 * i], 2); c4 = c2; }
-        return mpt_decode(format, c4);
+        return mpt_decode(format, mt_get(&bytes[element * i], element));
     }
     double at(int64_t row, int64_t col) const { return at(host, row, col); }
 };

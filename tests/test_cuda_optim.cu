@@ -12,8 +12,6 @@
 
 #include <memory>
 
-static size_t bytes_of(mpt_format f) { return f == MPT_F32 ? 4 : 2; }
-
 static float random_float(double size)
 {
     return (float)(((double)(mt_random() >> 40) / 8388608.0 - 1.0) * size);
@@ -26,8 +24,8 @@ struct Both {
 
     Both(size_t n, mpt_format param_format, mpt_format grad_format, mpt_storage storage, mpt_moments moments,
          size_t off)
-        : master(n * 4, off * 4), param(n * bytes_of(param_format), off * bytes_of(param_format)),
-          grad(n * bytes_of(grad_format), off * bytes_of(grad_format)),
+        : master(n * 4, off * 4), param(n * element_size(param_format), off * element_size(param_format)),
+          grad(n * element_size(grad_format), off * element_size(grad_format)),
           m(n * (moments == MPT_MOMENTS_F32 ? 4 : 2), off * (moments == MPT_MOMENTS_F32 ? 4 : 2)),
           v(n * (moments == MPT_MOMENTS_F32 ? 4 : 2), off * (moments == MPT_MOMENTS_F32 ? 4 : 2)),
           v_max(n * (moments == MPT_MOMENTS_F32 ? 4 : 2), off * (moments == MPT_MOMENTS_F32 ? 4 : 2)),

@@ -16,8 +16,6 @@
 
 #include <memory>
 
-static size_t bytes_of(mpt_format f) { return f == MPT_F32 ? 4 : 2; }
-
 /* Every limit of every format, and the floats beside it. */
 static const std::vector<uint32_t> &limits()
 {
@@ -43,7 +41,7 @@ struct Numbers {
     unsigned char             *memory = nullptr;
 
     Numbers(mpt_format f, size_t n_, size_t off_)
-        : format(f), n(n_), off(off_ * bytes_of(f)), host(n * bytes_of(f))
+        : format(f), n(n_), off(off_ * element_size(f)), host(n * element_size(f))
     {
         for (size_t i = 0; i < n; i++) {
             uint32_t u = (uint32_t)mt_random();
@@ -65,7 +63,8 @@ struct Numbers {
     void count(mpt_range *r, size_t every) const
     {
         for (size_t i = 0; i < n; i += 8 * every)
-            CHECK_EQ_I(mpt_range_add(r, format, &host[i * bytes_of(format)], n - i < 8 ? n - i : 8), MPT_OK);
+            CHECK_EQ_I(mpt_range_add(r, format, &host[i * element_size(format)], n - i < 8 ? n - i : 8),
+                       MPT_OK);
     }
 };
 

@@ -100,22 +100,8 @@ static size_t source_numbers(mpt_format from, const void **x)
 /* Element i of an array in this format, as mpt_decode reads it. */
 static double source(mpt_format from, const void *x, size_t i)
 {
-    const int bits = mpt_format_get(from)->bits;
-    uint64_t  wide;
-    uint32_t  narrow;
-    uint16_t  half;
-    if (bits <= 8)
-        return mpt_decode(from, ((const uint8_t *)x)[i]);
-    if (bits == 16) {
-        memcpy(&half, (const char *)x + 2 * i, 2);
-        return mpt_decode(from, half);
-    }
-    if (bits == 32) {
-        memcpy(&narrow, (const char *)x + 4 * i, 4);
-        return mpt_decode(from, narrow);
-    }
-    memcpy(&wide, (const char *)x + 8 * i, 8);
-    return mpti_f64_make(wide);
+    const size_t bytes = (size_t)mpt_format_get(from)->bytes;
+    return mpt_decode(from, mt_get((const char *)x + bytes * i, bytes));
 }
 
 /* ---- all formats at once ---- */

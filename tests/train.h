@@ -51,20 +51,12 @@ static inline float decode(mpt_format f, uint32_t bits)
 /* Element i of an array: its bits, or its value. */
 static inline uint32_t get_bits(const void *array, mpt_format f, size_t i)
 {
-    uint32_t bits;
-    uint16_t half;
-    if (f == MPT_F32)
-        return memcpy(&bits, (const unsigned char *)array + 4 * i, 4), bits;
-    return memcpy(&half, (const unsigned char *)array + 2 * i, 2), half;
+    return (uint32_t)mt_get((const unsigned char *)array + bytes_of(f) * i, bytes_of(f));
 }
 
 static inline void set_bits(void *array, mpt_format f, size_t i, uint32_t bits)
 {
-    const uint16_t half = (uint16_t)bits;
-    if (f == MPT_F32)
-        memcpy((unsigned char *)array + 4 * i, &bits, 4);
-    else
-        memcpy((unsigned char *)array + 2 * i, &half, 2);
+    mt_put((unsigned char *)array + bytes_of(f) * i, bytes_of(f), bits);
 }
 
 static inline float element(const void *array, mpt_format f, size_t i)

@@ -1,6 +1,7 @@
 /* fuzz_array.c -- libFuzzer target: conversions between any two formats with any options, sizes, alignments,
  * strides and byte orders. Strided and packed ones must equal mpt_encode of mpt_decode for each element.
  * Buffers have the exact size, so that ASan detects accesses past the end. */
+#include "../test.h"
 #include "fuzz.h"
 
 typedef struct input { const uint8_t *data; size_t size; } input;
@@ -22,18 +23,7 @@ static uint64_t take64(input *in)
     return r;
 }
 
-static uint64_t load(const uint8_t *p, int bytes)
-{
-    uint64_t u64;
-    uint32_t u32;
-    uint16_t u16;
-    switch (bytes) {
-    case 8: memcpy(&u64, p, 8u); return u64;
-    case 4: memcpy(&u32, p, 4u); return u32;
-    case 2: memcpy(&u16, p, 2u); return u16;
-    default: return *p;
-    }
-}
+static uint64_t load(const uint8_t *p, int bytes) { return mt_get(p, (size_t)bytes); }
 
 static int is_subnormal(mpt_class c) { return c == MPT_CLASS_NEG_SUBNORMAL || c == MPT_CLASS_POS_SUBNORMAL; }
 
