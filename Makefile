@@ -144,7 +144,7 @@ $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 	@mkdir -p $(@D)
 	@if pkg-config --exists libcjson 2>/dev/null; then \
 	    echo "$(CC) -o $@"; $(CC) $(WARN) $(CFLAGS) -I. examples/inspect.c examples/inspect/*.c -o $@ -lm \
-	        $$(echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && \
+	        $$(echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o $@ 2>/dev/null && \
 	        echo "-fopenmp -DMPT_USE_OPENMP") $$(pkg-config --cflags --libs libcjson) \
 	        $$(pkg-config --exists minizip && echo "-DINSPECT_ZIP $$(pkg-config --cflags --libs minizip)"); \
 	else echo "inspect is left out: install cJSON and pkg-config (libcjson-dev pkg-config)"; fi
