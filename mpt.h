@@ -2137,6 +2137,16 @@ MPT_HD int mpti_is_nonzero(float a) { return (mpti_f32_bits(a) & 0x7fffffffu) !=
 #define MPTI_CHUNK 16384
 #define MPTI_SLOTS 256
 
+MPT_HD size_t mpti_chunks(size_t n) { return n / MPTI_CHUNK + (n % MPTI_CHUNK != 0u); }
+
+/* The formats of weights, gradients and activations, and the two of FP8 tensors. */
+MPT_HD int mpti_is_train_format(mpt_format f)
+{
+    return (unsigned)f < 8u && (1u << MPT_F32 | 1u << MPT_F16 | 1u << MPT_BF16) >> (unsigned)f & 1u;
+}
+MPT_HD int mpti_is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
+MPT_HD size_t mpti_format_bytes(mpt_format f) { return f == MPT_F32 ? sizeof(float) : sizeof(uint16_t); }
+
 /* Unscale one gradient. *bad becomes nonzero if the gradient or the result is Inf or NaN. */
 MPT_HD float mpti_unscale_1(float g, float factor, unsigned *bad)
 {
@@ -3003,12 +3013,6 @@ MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
 #define MPTI_IMPLEMENTED
 
 static size_t mpti_min(size_t a, size_t b) { return a < b ? a : b; }
-static size_t mpti_chunks(size_t n) { return n / MPTI_CHUNK + (n % MPTI_CHUNK != 0u); }
-
-static inline int mpti_is_train_format(mpt_format f)
-{
-    return (unsigned)f < 8u && (1u << MPT_F32 | 1u << MPT_F16 | 1u << MPT_BF16) >> (unsigned)f & 1u;
-}
 
 MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
 {
@@ -3098,8 +3102,6 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
         return "split storage needs MPT_BF16: 16 bits cannot tell apart all the floats that f16 rounds to 0";
     return NULL;
 }
-
-static size_t mpti_format_bytes(mpt_format f) { return f == MPT_F32 ? sizeof(float) : sizeof(uint16_t); }
 
 /* The arrays of a tensor, in the order of a checkpoint, and where mpt_tensor has their pointers. */
 enum {
@@ -5322,8 +5324,6 @@ MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format)
     const mpt_fp8_recipe r = {format, MPT_AMAX_MAX, 1024u, 0, 0u, 0u};
     return r;
 }
-
-static int mpti_is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
 
 static mpt_status mpti_fp8_scaling_ok(const mpt_fp8_scaling *s)
 {

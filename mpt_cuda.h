@@ -532,20 +532,18 @@ static inline const char *mpt_gemm_problem_text(unsigned problem)
 }
 
 /* The conditions of mpt_gemm_advice, by which mpt_cuda_gemm refuses products too. */
-static inline int mpti_gemm_is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
-
-static inline int mpti_gemm_is_narrow(mpt_format f) { return mpti_gemm_is_fp8(f) || f == MPT_E2M1; }
+static inline int mpti_gemm_is_narrow(mpt_format f) { return mpti_is_fp8(f) || f == MPT_E2M1; }
 
 /* Elements in 16 bytes, the width of a Tensor Core access. */
 static inline int64_t mpti_gemm_unit(mpt_format f)
 {
-    return f == MPT_F32 || f == MPT_TF32 ? 4 : f == MPT_E2M1 ? 32 : mpti_gemm_is_fp8(f) ? 16 : 8;
+    return f == MPT_F32 || f == MPT_TF32 ? 4 : f == MPT_E2M1 ? 32 : mpti_is_fp8(f) ? 16 : 8;
 }
 
 static inline unsigned mpti_gemm_tc(mpt_format f)
 {
     return f == MPT_F16 ? MPT_TC_F16 : f == MPT_BF16 ? MPT_TC_BF16 : f == MPT_TF32 ? MPT_TC_TF32
-         : mpti_gemm_is_fp8(f) ? MPT_TC_FP8 : f == MPT_E2M1 ? MPT_TC_BLOCKS : 0u;
+         : mpti_is_fp8(f) ? MPT_TC_FP8 : f == MPT_E2M1 ? MPT_TC_BLOCKS : 0u;
 }
 
 /* The epilogues that use aux; those that write sums to bias; those that use bias at all. */
@@ -574,14 +572,14 @@ static inline int mpti_gemm_epilogue_ok(const mpt_gemm_args *g)
 static inline int mpti_gemm_formats_ok(const mpt_gemm_args *g)
 {
     const mpt_format a = g->a_format, b = g->b_format, d = g->d_format;
-    const int        fp8 = mpti_gemm_is_fp8(a) && mpti_gemm_is_fp8(b), blocks = g->block_scales != 0u;
+    const int        fp8 = mpti_is_fp8(a) && mpti_is_fp8(b), blocks = g->block_scales != 0u;
     const int        narrow = fp8 || (a == MPT_E2M1 && b == MPT_E2M1 && blocks);
     if (g->epilogue & MPTI_EPILOGUE_BIAS &&
         g->bias_format != (!narrow ? d : d == MPT_F16 ? MPT_F16 : MPT_BF16))
         return 0;
     if (narrow)
         return d == MPT_F32 || d == MPT_F16 || d == MPT_BF16 ||
-               (mpti_gemm_is_fp8(d) && !blocks && !mpti_is_nonzero(g->beta) && !(a == b && d == MPT_E5M2));
+               (mpti_is_fp8(d) && !blocks && !mpti_is_nonzero(g->beta) && !(a == b && d == MPT_E5M2));
     return a == b && (a == MPT_F32 || a == MPT_TF32 || a == MPT_F16 || a == MPT_BF16) &&
            (d == MPT_F32 || d == a);
 }
@@ -652,7 +650,7 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
     if (fp8 && (p & (MPT_GEMM_PAD_LD | MPT_GEMM_ALIGN) || mpti_gemm_line_a(g) % ua ||
                 mpti_gemm_line_b(g) % ub || (g->row_major ? g->n : g->m) % ud))
         p |= MPT_GEMM_FP8_PAD;
-    if (((g->a_scale || g->b_scale) && !fp8) || ((g->d_scale || g->d_amax) && !mpti_gemm_is_fp8(g->d_format)))
+    if (((g->a_scale || g->b_scale) && !fp8) || ((g->d_scale || g->d_amax) && !mpti_is_fp8(g->d_format)))
         p |= MPT_GEMM_SCALES;
     out.problems = p;
     out.refused = mpti_gemm_refusals(p) != 0u;
@@ -1178,7 +1176,7 @@ static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t cou
             l->host[i].first_chunk = l->chunk_count;
             l->host[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
         }
-        l->whole_count += ((uint64_t)t[i].whole + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        l->whole_count += mpti_chunks(t[i].whole);
         for (uint64_t at = 0, n = t[i].n; at < n; at += MPTI_CHUNK, l->chunk_count++)
             if (chunk)
                 chunk[l->chunk_count] = {at, (uint32_t)i,
@@ -1236,9 +1234,9 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     for (size_t i = 0; i < count; i++) {
         const mpt_tensor *const t = &tensors[i];
         const uintptr_t         moments = (uintptr_t)t->m | (uintptr_t)t->v | (uintptr_t)t->v_max;
-        MPTI_REFUSE((uintptr_t)t->grad % (t->grad_format == MPT_F32 ? 4u : 2u) ||
-                    (uintptr_t)t->param % (t->param_format == MPT_F32 ? 4u : 2u) ||
-                    moments % (t->moments == MPT_MOMENTS_F32 ? 4u : 2u) || (uintptr_t)t->master % 4u ||
+        MPTI_REFUSE((uintptr_t)t->grad % mpti_format_bytes(t->grad_format) ||
+                    (uintptr_t)t->param % mpti_format_bytes(t->param_format) ||
+                    moments % mpti_format_bytes(mpti_moments_format(t)) || (uintptr_t)t->master % 4u ||
                     (uintptr_t)t->extra % 2u, MPT_E_ARG, MPTI_UNALIGNED);
     }
     mpt_cuda_list *l = (mpt_cuda_list *)calloc(1, sizeof *l);
@@ -1383,10 +1381,8 @@ mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64
 static uint32_t mpti_convert_bytes(mpt_format format)
 {
     return format == MPT_F64 ? 8u : format == MPT_F32 ? 4u : format == MPT_F16 || format == MPT_BF16 ? 2u
-         : mpti_gemm_is_fp8(format) ? 1u : 0u;
+         : mpti_is_fp8(format) ? 1u : 0u;
 }
-
-static bool mpti_cuda_is_float(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
 
 /* The kernel for these widths. No two formats have 8 bytes, or 4. */
 template <class Out, class Wide> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
@@ -1524,7 +1520,7 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
                 mpti_blocks_init(&b, info, mpt_format_get(info->element), mpt_format_get(info->scale), opts),
                 MPT_E_ARG,
                 "NULL argument, an unknown block or option, or cols that n or blocks do not divide into");
-    MPTI_REFUSE(!mpti_cuda_is_float(src_format) || !b.plain || b.sign_at == 5,
+    MPTI_REFUSE(!mpti_is_train_format(src_format) || !b.plain || b.sign_at == 5,
                 MPT_E_UNSUPPORTED, "src_format not f32, f16 or bf16, options for elements, or MXFP6");
     mpti_e2m1_at   limit;
     const uint64_t line = cols / (size_t)info->size, lines = cols ? n / cols : 0u;
@@ -1671,7 +1667,7 @@ static mpt_status mpti_cuda_fp8_run(mpt_cuda *c, const mpt_fp8_scaling *s, bool 
 {
     MPTI_REFUSE_AS(name, !c || !s || (s->count && (!s->scale || !s->inverse || !s->amax || !s->history)),
                    MPT_E_ARG, "NULL argument, or NULL array with count above 0");
-    MPTI_REFUSE_AS(name, !mpti_gemm_is_fp8(s->recipe.format), MPT_E_UNSUPPORTED, "format not e4m3 or e5m2");
+    MPTI_REFUSE_AS(name, !mpti_is_fp8(s->recipe.format), MPT_E_UNSUPPORTED, "format not e4m3 or e5m2");
     MPTI_REFUSE_AS(name, !s->recipe.length || s->recipe.margin < -32 || s->recipe.margin > 32 ||
                    (unsigned)s->recipe.choice >= (unsigned)MPT_AMAX_CHOICE_COUNT, MPT_E_ARG,
                    "length 0, margin beyond 32, or an unknown choice");
@@ -1691,8 +1687,8 @@ MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mp
 
 static const char *mpti_cuda_fp8_refusal(mpt_format dst_format, mpt_format src_format)
 {
-    return !mpti_gemm_is_fp8(dst_format)    ? "dst_format is not e4m3 or e5m2"
-         : !mpti_cuda_is_float(src_format) ? "src_format is not f32, f16 or bf16" : NULL;
+    return !mpti_is_fp8(dst_format)         ? "dst_format is not e4m3 or e5m2"
+         : !mpti_is_train_format(src_format) ? "src_format is not f32, f16 or bf16" : NULL;
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst, mpt_format src_format,
@@ -1753,8 +1749,8 @@ MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, m
                                            size_t n, mpt_stream stream)
 {
     MPTI_REFUSE(!c || !state || (n && !x), MPT_E_ARG, "NULL argument");
-    MPTI_REFUSE(!mpti_cuda_is_float(format), MPT_E_UNSUPPORTED, "format is not f32, f16 or bf16");
-    MPTI_REFUSE((uintptr_t)x % mpti_convert_bytes(format), MPT_E_ARG, MPTI_UNALIGNED);
+    MPTI_REFUSE(!mpti_is_train_format(format), MPT_E_UNSUPPORTED, "format is not f32, f16 or bf16");
+    MPTI_REFUSE((uintptr_t)x % mpti_format_bytes(format), MPT_E_ARG, MPTI_UNALIGNED);
     return mpti_launch(c, __func__, format == MPT_F32 ? mpti_k_scale<uint32_t> : mpti_k_scale<uint16_t>,
                        mpti_blocks_of(n, format == MPT_F32 ? 16u : 32u), MPTI_THREADS, stream, state, format,
                        x, n);
@@ -2336,7 +2332,7 @@ mpti_k_lamb_factors(mpti_cuda_tensor *tensors, uint64_t tensor_count, const doub
     o.lr = state->lr;
     o.t = state->t;
     const mpti_cuda_tensor t = tensors[i];
-    const uint64_t         chunks = (t.tensor.n + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+    const uint64_t         chunks = mpti_chunks(t.tensor.n);
     double                 sum[2] = {0.0, 0.0};
     for (uint64_t c = threadIdx.x; c < chunks; c += MPTI_SLOTS) {
         sum[0] += partial[2 * (t.first_chunk + c)];
@@ -2608,7 +2604,7 @@ static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args 
     const struct { cudaDataType_t type; int64_t rows, cols, ld, stride; } matrix[] = {
         {mpti_gemm_type(g->a_format), mpti_gemm_line_a(g), g->trans_a ? g->m : g->k, g->lda, g->a_stride},
         {mpti_gemm_type(g->b_format), mpti_gemm_line_b(g), g->trans_b ? g->k : g->n, g->ldb, g->b_stride},
-        {mpti_gemm_is_fp8(g->d_format) ? CUDA_R_16BF : d, g->m, g->n, g->ldd, g->d_stride},
+        {mpti_is_fp8(g->d_format) ? CUDA_R_16BF : d, g->m, g->n, g->ldd, g->d_stride},
         {d, g->m, g->n, g->ldd, g->d_stride}};
     cublasStatus_t (*const set)(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *, size_t) =
         cublasLtMatmulDescSetAttribute;
@@ -2772,7 +2768,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     e = mpti_gemm_plan_of(c->gemm, &t, &plan);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmul(c->gemm->handle, plan->operation, &t.alpha, t.a, plan->layout[0], t.b,
-                           plan->layout[1], &t.beta, mpti_gemm_is_fp8(t.d_format) ? NULL : t.d,
+                           plan->layout[1], &t.beta, mpti_is_fp8(t.d_format) ? NULL : t.d,
                            plan->layout[2], t.d, plan->layout[3], &plan->algo, c->gemm->workspace,
                            c->gemm->bytes, stream);
     (void)cudaThreadExchangeStreamCaptureMode(&mode);   /* relaxed so far, to load a first product's kernel */
