@@ -2626,6 +2626,19 @@ MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
     s->checks++;
 }
 
+/* Complete the record of a check, which holds the causes that it found, and tell the scaler. */
+MPT_HD void mpti_step_checked(mpt_scaler *s, mpt_step *step, double sumsq, float factor, uint32_t stage)
+{
+    step->update = s->updates + 1u;
+    step->sumsq = sumsq;
+    step->found_inf = step->cause ? 1u : 0u;
+    step->norm = mpti_norm_from_sumsq(sumsq, step->found_inf);
+    step->grad_factor = factor;
+    step->clip_factor = 1.0f;
+    step->stage = stage;
+    mpti_count_check(s, step->found_inf, step->cause);
+}
+
 /* See the errors of mpt_check. */
 MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step)
 {
@@ -4257,17 +4270,12 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     memset(c.slot, 0, sizeof c.slot);
     c.step = step, c.report = report;
     c.write_back = write_back, c.factor = mpti_inverse_scale(s->scale);
-    step->update = s->updates + 1u;
-    step->grad_factor = write_back ? 1.0f : c.factor;
-    step->clip_factor = 1.0f;
     mpti_pieces(tensors, count, mpti_check_beside, mpti_check_piece, &c);
-    step->sumsq = mpti_pair_sum(c.slot, MPTI_SLOTS);
-    step->found_inf = step->cause ? 1u : 0u;
-    step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
-    step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
-    step->stage |= mpti_parts_of(tensors, count, &mixed);
+    mpti_step_checked(s, step, mpti_pair_sum(c.slot, MPTI_SLOTS), write_back ? 1.0f : c.factor,
+                      mpti_parts_of(tensors, count, &mixed) |
+                          (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED));
     step->sizes = mpti_sizes_filter(tensors, count, 0u);
-    return mpt_scaler_record(s, 0, step->cause);
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,

@@ -1880,18 +1880,11 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     if (threadIdx.x != 0) return;
     mpt_step *const          s = &state->step;
     const unsigned long long key = ~state->bad_first;
-    s->update = state->scaler.updates + 1u;
-    s->sumsq = slot;
-    s->found_inf = state->bad ? 1u : 0u;
-    s->norm = mpti_norm_from_sumsq(slot, s->found_inf);
-    s->grad_factor = factor;
-    s->clip_factor = 1.0f;
-    s->stage = stage;
     mpti_step_counts(s, state->bad_count[0], state->bad_count[1], state->bad_count[2]);
     s->bad_tensor = state->bad ? chunks[key >> 16].tensor : 0u;
     s->bad_index = state->bad ? chunks[key >> 16].first + (key >> 2 & 0x3fffu) : 0u;
     s->bad_cause = state->bad ? 1u << (key & 3u) : 0u;
-    mpti_count_check(&state->scaler, s->found_inf, s->cause);
+    mpti_step_checked(&state->scaler, s, slot, factor, stage);
     state->bad_first = state->bad_count[0] = state->bad_count[1] = state->bad_count[2] = 0u;
     state->bad = 0u;
 }
