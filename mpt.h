@@ -4531,14 +4531,13 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
 // >>M18 implementation: optimizers ----------------------------------------------------------------
 /* ---- weights, wherever they live ---- */
 
-/* Split storage works on the bit patterns of floats, with integers only. */
 MPTI_TILE_LOOP(MPTI_THRICE, mpti_split_tile,
-               (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
-               (high, low, w), (void)0, mpti_split(w[i], &high[i], &low[i]))
+               (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const float *MPTI_RESTRICT w),
+               (high, low, w), (void)0, mpti_split(mpti_f32_bits(w[i]), &high[i], &low[i]))
 MPTI_TILE_LOOP(MPTI_THRICE, mpti_unsplit_tile,
-               (uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
+               (float *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
                 const uint16_t *MPTI_RESTRICT low),
-               (w, high, low), (void)0, w[i] = mpti_unsplit(high[i], low[i]))
+               (w, high, low), (void)0, w[i] = mpti_f32_make(mpti_unsplit(high[i], low[i])))
 MPTI_TILE_LOOP(MPTI_TWICE, mpti_kahan_join_tile,
                (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16), (w, rest, is_f16),
                (void)0, w[i] = mpti_kahan_join(w[i], rest[i], is_f16))
@@ -4572,11 +4571,9 @@ static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, si
         return mpti_tile_in(local, t->master, MPT_F32, first, n);
     if (t->storage == MPT_STORE_SPLIT) {
         uint16_t high[MPTI_TILE] MPTI_ALIGNED, low[MPTI_TILE] MPTI_ALIGNED;
-        uint32_t bits[MPTI_TILE] MPTI_ALIGNED;
         mpti_codes_in(high, t->param, first, n);
         mpti_codes_in(low, t->extra, first, n);
-        mpti_unsplit_tile(bits, high, low);
-        memcpy(local, bits, sizeof bits);
+        mpti_unsplit_tile(local, high, low);
         return local;
     }
     mpti_tile_load(local, t->param, t->param_format, first, n);
@@ -4617,7 +4614,6 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
                             mpti_random_at at)
 {
     uint16_t high[MPTI_TILE] MPTI_ALIGNED, low[MPTI_TILE] MPTI_ALIGNED;
-    uint32_t bits[MPTI_TILE] MPTI_ALIGNED;
     float    rest[MPTI_TILE] MPTI_ALIGNED;
     if (t->storage == MPT_STORE_STOCHASTIC)
         mpti_stochastic_out(tile, t, t->param, t->param_format, first, n, at);
@@ -4627,8 +4623,7 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
         mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
         mpti_row_store(t->extra, t->param_format, first, rest, n);
     } else if (t->storage == MPT_STORE_SPLIT) {
-        memcpy(bits, tile, sizeof bits);
-        mpti_split_tile(high, low, bits);
+        mpti_split_tile(high, low, tile);
         memcpy((uint16_t *)t->param + first, high, n * sizeof *high);
         memcpy((uint16_t *)t->extra + first, low, n * sizeof *low);
     } else {
