@@ -764,10 +764,7 @@ MPTI_D void mpti_load_rows(const T *p, uint64_t step, uint64_t rest, T x[R][V])
         MPTI_FOR(r, R) mpti_load_wide<V>(p + r * step, x[r]);
         return;
     }
-    MPTI_FOR(r, R) {
-        const uint64_t left = r * step < rest ? rest - r * step : 0;
-        mpti_load_codes<V>(p + r * step, (uint32_t)(left < V ? left : V), x[r]);
-    }
+    MPTI_FOR(r, R) mpti_load_codes<V>(p + r * step, mpti_inside<V>(r * step, rest), x[r]);
 }
 
 template <uint32_t V, class T> MPTI_D void mpti_store_codes(T *p, uint32_t count, const T x[])
@@ -1350,10 +1347,10 @@ mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_forma
     Out            y[V];
     mpti_load_rows<R, V>((const In *)src + i, row, i < n ? n - i : 0, x);
     MPTI_FOR(r, R) {
-        const uint64_t at = i + r * row, left = at < n ? n - at : 0;
+        const uint64_t at = i + r * row;
         mpti_codes_to_f32<V>(src_format, x[r], u, sizeof(Out) != 4);
         mpti_codes_from_f32<V>(dst_format, u, y, saturate);
-        mpti_store_codes<V>((Out *)dst + at, (uint32_t)(left < V ? left : V), y);
+        mpti_store_codes<V>((Out *)dst + at, mpti_inside<V>(at, n), y);
     }
 }
 
@@ -1736,11 +1733,11 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_scale(mpt_cuda_state *state, int32_t format, vo
     uint32_t       u[MPTI_VEC];
     mpti_load_rows<R, MPTI_VEC>(x, MPTI_LANES, i < n ? n - i : 0, code);
     MPTI_FOR(r, R) {
-        const uint64_t at = i + r * MPTI_LANES, left = at < n ? n - at : 0;
+        const uint64_t at = i + r * MPTI_LANES;
         mpti_codes_to_f32<MPTI_VEC>(format, code[r], u, false);
         MPTI_EACH(u, mpti_f32_bits(mpti_mul(mpti_f32_make(u[k]), scale)))
         mpti_codes_from_f32<MPTI_VEC>(format, u, code[r], false);
-        mpti_store_codes<MPTI_VEC>(x + r * MPTI_LANES, (uint32_t)(left < V ? left : V), code[r]);
+        mpti_store_codes<MPTI_VEC>(x + r * MPTI_LANES, mpti_inside<V>(at, n), code[r]);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) state->scaler.in_use |= 3u;
 }
@@ -2876,13 +2873,9 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
 /* The pattern of the least float that reaches a limit, which is the pattern of a double. */
 static uint32_t mpti_f32_limit(uint64_t limit)
 {
-    uint32_t low = 0u, high = 0x7f800000u;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2u;
-        if (mpti_f64_widen(middle) >= limit) high = middle;
-        else low = middle + 1u;
-    }
-    return low;
+    mpt_opts up = mpt_opts();
+    up.rounding = MPT_RND_UP;
+    return (uint32_t)mpt_encode(MPT_F32, mpti_f64_make(limit), &up, NULL);
 }
 
 MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
