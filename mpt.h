@@ -4253,6 +4253,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
 {
     mpt_status    status = mpti_scaler_usable(s);
     mpti_checking c;
+    uint32_t      stage;
     int           mixed;
     if (status == MPT_OK && !step)
         status = MPT_E_ARG;
@@ -4265,15 +4266,15 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
         return status;
     }
     memset(step, 0, sizeof *step);
-    if (report && count)
+    if (report)
         memset(report, 0, count * sizeof *report);
     memset(c.slot, 0, sizeof c.slot);
     c.step = step, c.report = report;
     c.write_back = write_back, c.factor = mpti_inverse_scale(s->scale);
     mpti_pieces(tensors, count, mpti_check_beside, mpti_check_piece, &c);
-    mpti_step_checked(s, step, mpti_pair_sum(c.slot, MPTI_SLOTS), write_back ? 1.0f : c.factor,
-                      mpti_parts_of(tensors, count, &mixed) |
-                          (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED));
+    stage = mpti_parts_of(tensors, count, &mixed);
+    stage |= (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
+    mpti_step_checked(s, step, mpti_pair_sum(c.slot, MPTI_SLOTS), write_back ? 1.0f : c.factor, stage);
     step->sizes = mpti_sizes_filter(tensors, count, 0u);
     return MPT_OK;
 }
@@ -4638,11 +4639,13 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
 static int mpti_weight_meets(const mpt_tensor *t, const float *array)
 {
     const mpti_touch touch = {t, NULL, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT};
-    mpti_span        span[MPTI_ARRAYS], other[MPTI_ARRAYS];
+    const mpti_span  other = mpti_span_of(array, t->n * sizeof *array, 1);
+    mpti_span        span[MPTI_ARRAYS];
+    size_t           i = 0;
     mpti_spans(&touch, 0, span);
-    memset(other, 0, sizeof other);
-    other[0] = mpti_span_of(array, t->n * sizeof *array, 1);
-    return mpti_items_clash(span, other);
+    while (i < MPTI_ARRAYS && !mpti_spans_meet(&span[i], &other))
+        i++;
+    return i < MPTI_ARRAYS;
 }
 
 /* Write a tensor's weights from src or, if dst is not NULL, read them to dst. */
@@ -8616,7 +8619,7 @@ MPTI_IN_256 void mpti_thin_end(const mpti_thin *t, mpti_two_256 s, size_t r, siz
         s2 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 32u), s2);        \
         s3 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 48u), s3);        \
     }
-MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
+MPTI_AVX2_TARGET static void mpti_thin_256(const mpti_thin *o)
 {
     const mpti_thin t = *o;
     mpti_two_256    s0, s1, s2, s3, d;
@@ -8670,7 +8673,6 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
                 mpti_thin_end(&t, mpti_row_in_256(room, MPT_F32, 16u * i), r + i, j, t.n - j);
         }
     MPTI_NARROW();
-    return 1;
 }
 #define MPTI_ROW_PATHS(name, arguments)                         \
     do {                                                        \
@@ -9187,7 +9189,7 @@ static void mpti_thin_run(const mpti_thin *o)
     }
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX2) {
-        (void)mpti_thin_256(o);
+        mpti_thin_256(o);
         return;
     }
 #endif
@@ -10209,8 +10211,7 @@ MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_rang
         return mpti_graph_fail(g, MPT_E_ARG, NULL, "the range report is against another format");
     status = mpt_range_at_scale(seen, log2_scale, &at);
     if (status == MPT_OK) {
-        const uint64_t nonzero = mpt_range_nonzero(seen);
-        g->outputs[output].range.flushed = nonzero ? (double)at.flushed / (double)nonzero : 0.0;
+        g->outputs[output].range.flushed = mpti_share(at.flushed, mpt_range_nonzero(seen), 1.0);
         g->outputs[output].range.overflow = at.overflow || seen->inf;
     }
     return status;

@@ -345,7 +345,20 @@ typedef struct mpt_gpu {
 /* mpt_gpu_from_cc -- what a GPU of this compute capability can do, from the table, without a driver.
  *   cc  in  10 * major + minor; one beyond the table's last row counts as the last row
  * Returns: the facts.  Threads: any. */
-static inline mpt_gpu mpt_gpu_from_cc(int cc);
+static inline mpt_gpu mpt_gpu_from_cc(int cc)
+{
+    static const mpt_gpu row[] = {
+#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, id, tensor_cores, name, advice},
+        MPT_GPUS(MPTI_X)
+#undef MPTI_X
+    };
+    int     i = (int)MPT_GPU_COUNT - 1;
+    mpt_gpu g;
+    while (i > 0 && cc < row[i].cc) i--;
+    g = row[i];
+    g.cc = cc;
+    return g;
+}
 
 /* mpt_cuda_gpu -- the same for the device of a context.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; then *gpu keeps its value. */
@@ -442,7 +455,15 @@ typedef struct mpt_gemm_verdict {
 } mpt_gemm_verdict;
 
 /* mpt_gemm_problem_text -- the sentence for one MPT_GEMM_* bit; "" for anything else.  Threads: any. */
-static inline const char *mpt_gemm_problem_text(unsigned problem);
+static inline const char *mpt_gemm_problem_text(unsigned problem)
+{
+    switch (problem) {
+#define MPTI_X(id, bit, refused, text) case 1u << bit: return text;
+        MPT_GEMM_PROBLEMS(MPTI_X)
+#undef MPTI_X
+    default: return "";
+    }
+}
 
 /* mpt_gemm_advice -- what keeps a product on some GPU from running at all, on Tensor Cores, or at full speed.
  * It asks no driver, so it also answers for a GPU that this machine does not have.
@@ -504,33 +525,6 @@ MPT_CUDA_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ran
 #endif /* MPT_NO_REPORTS */
 
 // >>C11 advice, without a GPU ----------------------------------------------------------------------
-/* The last row whose compute capability is at most cc. */
-static inline mpt_gpu mpt_gpu_from_cc(int cc)
-{
-    static const mpt_gpu row[] = {
-#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, id, tensor_cores, name, advice},
-        MPT_GPUS(MPTI_X)
-#undef MPTI_X
-    };
-    int     i = (int)MPT_GPU_COUNT - 1;
-    mpt_gpu g;
-    while (i > 0 && cc < row[i].cc) i--;
-    g = row[i];
-    g.cc = cc;
-    return g;
-}
-
-/* One case per bit. */
-static inline const char *mpt_gemm_problem_text(unsigned problem)
-{
-    switch (problem) {
-#define MPTI_X(id, bit, refused, text) case 1u << bit: return text;
-        MPT_GEMM_PROBLEMS(MPTI_X)
-#undef MPTI_X
-    default: return "";
-    }
-}
-
 /* The conditions of mpt_gemm_advice, by which mpt_cuda_gemm refuses products too. */
 static inline int mpti_gemm_is_narrow(mpt_format f) { return mpti_is_fp8(f) || f == MPT_E2M1; }
 
