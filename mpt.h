@@ -2566,7 +2566,7 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
 }
 
 /* MPT_STAGE_PART if tensors are parts of larger ones, else 0. *mixed: are only some of the tensors parts? */
-MPT_HD uint32_t mpti_parts_of(const mpt_tensor *t, size_t count, int *mixed)
+MPTI_HD_CALL uint32_t mpti_parts_of(const mpt_tensor *t, size_t count, int *mixed)
 {
     uint32_t stage = 0u;
     int      parts = 0, wholes = 0;
@@ -2640,7 +2640,7 @@ MPT_HD void mpti_step_checked(mpt_scaler *s, mpt_step *step, double sumsq, float
 }
 
 /* See the errors of mpt_check. */
-MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step)
+MPTI_HD_CALL void mpti_refuse_check(mpt_scaler *s, mpt_step *step)
 {
     if (s)
         s->in_use |= 4u;
@@ -3404,7 +3404,8 @@ MPT_DEF mpt_status mpt_tensors_new_bf16(mpt_tensors *list, const char *name, siz
 }
 
 /* Elements first .. first + n - 1 of an array in one of the three training formats, as floats. */
-static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t first, size_t n)
+MPTI_NOINLINE static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t first,
+                                        size_t n)
 {
     if (format == MPT_F16)
         (void)mpt_f32_from_f16_n(dst, (const mpt_f16 *)src + first, n);
@@ -3436,7 +3437,7 @@ MPTI_NOINLINE static void mpti_row_store(void *dst, mpt_format format, size_t fi
 
 /* Write elements first .. first + n - 1 of the copy. With `rounded` it is an array of floats: they are
  * converted to 16 bits and back, with conversions that a step needs anyway. */
-static void mpti_param_store(const mpt_tensor *t, size_t first, const float *src, size_t n)
+MPTI_NOINLINE static void mpti_param_store(const mpt_tensor *t, size_t first, const float *src, size_t n)
 {
     uint16_t row[MPTI_TILE];
     size_t   i, take;
@@ -3872,7 +3873,8 @@ static unsigned char *mpti_grad_from(const mpt_tensor *t, size_t first)
 }
 
 /* Load n elements of a gradient, but at most a tile, times a factor. Returns how many; zeros follow them. */
-static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, size_t n, float factor)
+MPTI_NOINLINE static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, size_t n,
+                                             float factor)
 {
     const size_t take = mpti_min(n, MPTI_TILE);
     float        g[MPTI_TILE];
@@ -3915,7 +3917,7 @@ static void mpti_note_bad(mpti_checking *c, size_t tensor, size_t i, unsigned ca
 }
 
 /* Load n 16-bit values into a tile, padded with zeros. */
-static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_t n)
+MPTI_NOINLINE static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_t n)
 {
     memcpy(tile, (const uint16_t *)array + first, n * sizeof *tile);
     if (n < MPTI_TILE)
@@ -3923,7 +3925,7 @@ static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_
 }
 
 /* The number of lanes that n elements reach, as a power of two; the others are 0 and add nothing. */
-static size_t mpti_lane_count(size_t n)
+MPTI_NOINLINE static size_t mpti_lane_count(size_t n)
 {
     size_t lanes = MPTI_TILE;
     while (lanes < n && lanes < MPTI_LANES)
@@ -4948,12 +4950,12 @@ typedef struct mpti_along_turn {
 static void mpti_norms_add(mpti_along_turn *turn, const float *w, const float *direction)
 {
     const size_t at = turn->first % MPTI_LANES, chunk = turn->first / MPTI_CHUNK % MPTI_WINDOW;
-    const size_t lanes = mpti_lane_count(turn->t->n);
     int          i;
     mpti_sumsq_tile(turn->lane[0] + at, w);
     mpti_sumsq_tile(turn->lane[1] + at, direction);
     turn->first += MPTI_TILE;
     for (i = 0; i < 2 && (turn->first % MPTI_CHUNK == 0 || turn->first >= turn->t->n); i++) {
+        const size_t lanes = mpti_lane_count(turn->t->n);
         turn->norms->sum[i][chunk] = mpti_pair_sum(turn->lane[i], lanes);
         memset(turn->lane[i], 0, lanes * sizeof(double));
     }
@@ -5206,7 +5208,7 @@ typedef void mpti_tensor_fn(const mpt_tensor *t, const mpti_pass *step);
 typedef struct mpti_stepping { mpti_pass pass; mpti_tensor_fn *tensor; } mpti_stepping;
 
 /* The pass for one tensor: `own` gets the constants, with the tensor's own rates. */
-static mpti_pass mpti_step_of(mpti_pass pass, const mpt_tensor *t, mpti_any_k *own)
+MPTI_NOINLINE static mpti_pass mpti_step_of(mpti_pass pass, const mpt_tensor *t, mpti_any_k *own)
 {
     *own = *(const mpti_any_k *)pass.k;
     own->sgd.rates = mpti_rates_of(own->sgd.rates, t);      /* every struct in the union begins with rates */
@@ -5446,9 +5448,9 @@ static void mpti_fp8_range(void *context, size_t part, size_t begin, size_t end)
     w->most[part] = most;
 }
 
-static mpt_status mpti_fp8_encode(mpt_format dst_format, void *to, void *flipped, mpt_format src_format,
-                                  const void *src, size_t rows, size_t cols, const float *scale, float *amax,
-                                  int bad)
+MPTI_NOINLINE static mpt_status mpti_fp8_encode(mpt_format dst_format, void *to, void *flipped,
+                                                mpt_format src_format, const void *src, size_t rows,
+                                                size_t cols, const float *scale, float *amax, int bad)
 {
     mpti_fp8_work w;
     size_t        parts;
