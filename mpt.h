@@ -300,8 +300,8 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
 
 // >>M3 loss scaler --------------------------------------------------------------------------------
-/* The rule of a dialect, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. */
-#define MPTI_MOVES        0x0001u   /* the scale moves: all but static */
+/* The rule of a dialect, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. With
+ * none of them, as in static, the scale never moves. */
 #define MPTI_F64          0x0002u   /* the original keeps its scale in double (Python's float) */
 #define MPTI_F32_FACTOR   0x0004u   /* rounds factors to FP32 first; otherwise FP32(scale * FP64 factor) */
 #define MPTI_DIVIDE       0x0008u   /* backs off to scale / growth; config.backoff is not used */
@@ -319,7 +319,6 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
 #define MPTI_RATE         0x8000u   /* backs off at a share of bad steps, tolerance; raises at min_scale */
 #define MPTI_OURS        0x10000u   /* the rule of the default dialect */
 #define MPTI_PAST_FLOOR  0x20000u   /* backs off while it is above the floor, and may so fall below it */
-#define MPTI_STEP_RULE (MPTI_MOVES | MPTI_KEEP_FINITE)
 #define MPTI_FLT_MIN 1.1754943508222875e-38
 #define MPTI_FLT_MAX 3.4028234663852886e+38
 
@@ -351,50 +350,50 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
  *                    calls a step bad only for NaN, clips Inf, and at the floor replaces NaN by 0 */
 #define MPT_SCALER_DIALECTS(X)                                                                             \
     X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 1, 9.5367431640625e-07, 1099511627776.0, 0u,        \
-      MPTI_MOVES | MPTI_OURS, "nowhere: it says when no scale works")                                      \
+      MPTI_OURS, "nowhere: it says when no scale works")                                                   \
     X(MPT_SCALER_STATIC, "static", 1024.0f, 1.0, 1.0, 1, 1, 0.0, 0.0, 0u,                                  \
       0u, "everywhere: it never moves")                                                                    \
     X(MPT_SCALER_PYTORCH, "pytorch", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                            \
-      MPTI_STEP_RULE, "at 0, after enough bad steps")                                                      \
+      MPTI_KEEP_FINITE, "at 0, after enough bad steps")                                                    \
     X(MPT_SCALER_TENSORFLOW, "tensorflow", 32768.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                      \
-      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_AT_LEAST, "at 1, skipping in silence")         \
+      MPTI_KEEP_FINITE | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_AT_LEAST, "at 1, skipping in silence")       \
     X(MPT_SCALER_TF_CONTRIB, "tf_contrib", 32768.0f, 2.0, 0.8, 2000, 2, 1.0, 0.0, 0u,                      \
-      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_AT_LEAST | MPTI_BAD_COUNT, "at 1, skipping in silence")      \
+      MPTI_KEEP_FINITE | MPTI_F32_FACTOR | MPTI_AT_LEAST | MPTI_BAD_COUNT, "at 1, skipping in silence")    \
     X(MPT_SCALER_KERAS3, "keras3", 32768.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                              \
-      MPTI_MOVES | MPTI_F32_FACTOR, "at 0 and at Inf")                                                     \
+      MPTI_F32_FACTOR, "at 0 and at Inf")                                                                  \
     X(MPT_SCALER_FLAX, "flax", 65536.0f, 2.0, 0.5, 2000, 1, MPTI_FLT_MIN, MPTI_FLT_MAX, 0u,                \
-      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_COUNT_FIRST, "at 2^-126, skipping in silence")                   \
+      MPTI_F32_FACTOR | MPTI_COUNT_FIRST, "at 2^-126, skipping in silence")                                \
     X(MPT_SCALER_JMP, "jmp", 32768.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                                    \
-      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_DIVIDE, "at 1, skipping in silence")                         \
+      MPTI_KEEP_FINITE | MPTI_F32_FACTOR | MPTI_DIVIDE, "at 1, skipping in silence")                       \
     X(MPT_SCALER_APEX, "apex", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 16777216.0, 0u,                           \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                 \
+      MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                              \
     X(MPT_SCALER_APEX_HYSTERESIS, "apex_hysteresis", 65536.0f, 2.0, 0.5, 2000, 2, 0.0, 0.0, 0u,            \
-      MPTI_STEP_RULE | MPTI_PATIENT | MPTI_REARM_GOOD, "at 0; where every other step is bad")              \
+      MPTI_KEEP_FINITE | MPTI_PATIENT | MPTI_REARM_GOOD, "at 0; where every other step is bad")            \
     X(MPT_SCALER_DEEPSPEED_FUSED, "deepspeed_fused", 65536.0f, 2.0, 0.5, 1000, 1, 1.0, 0.0, 0u,            \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_ONE_LATER, "at 1, in silence")        \
+      MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_ONE_LATER, "at 1, in silence")                     \
     X(MPT_SCALER_DEEPSPEED, "deepspeed", 65536.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, MPT_SCALER_RAISE,          \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_ONE_LATER | MPTI_PATIENT |            \
+      MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_ONE_LATER | MPTI_PATIENT |                         \
       MPTI_STAYS_AT_ONE | MPTI_MAY_RAISE, "nowhere: it raises at 1 and ends the run")                      \
     X(MPT_SCALER_DEEPSPEED_0_17_0, "deepspeed_0_17_0", 65536.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0,              \
-      MPT_SCALER_RAISE, MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_PATIENT |           \
+      MPT_SCALER_RAISE, MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_PATIENT |                        \
       MPTI_STAYS_AT_ONE | MPTI_MAY_RAISE, "nowhere: it raises at 1 and ends the run")                      \
     X(MPT_SCALER_MEGATRON, "megatron", 4294967296.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, 0u,                     \
-      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_PATIENT, "at 1, skipping in silence, and at Inf")                \
+      MPTI_F32_FACTOR | MPTI_PATIENT, "at 1, skipping in silence, and at Inf")                             \
     X(MPT_SCALER_FAIRSEQ, "fairseq", 128.0f, 2.0, 0.5, 16384, 1, 1e-4, 0.0, 0u,                            \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_RATE,                                 \
+      MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_RATE,                                              \
       "nowhere: it raises at 1e-4 and ends the run")                                                       \
     X(MPT_SCALER_PADDLE, "paddle", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                              \
-      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 0 and at Inf")                  \
+      MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 0 and at Inf")                               \
     X(MPT_SCALER_PADDLE_STATIC, "paddle_static", 65536.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                \
-      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 1, skipping in silence")    \
+      MPTI_KEEP_FINITE | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 1, skipping in silence")  \
     X(MPT_SCALER_MXNET, "mxnet", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 16777216.0, 0u,                         \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                 \
+      MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                              \
     X(MPT_SCALER_OPENSEQ2SEQ, "openseq2seq", 16777216.0f, 2.0, 0.5, 2000, 1, 1.0, 16777216.0, 0u,          \
-      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_BY_ITERATION, "at 1, skipping in silence")         \
+      MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_BY_ITERATION, "at 1, skipping in silence")                      \
     X(MPT_SCALER_MINDSPORE, "mindspore", 16777216.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                     \
-      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_AT_LEAST, "at 1, skipping in silence, and at Inf")               \
+      MPTI_F32_FACTOR | MPTI_AT_LEAST, "at 1, skipping in silence, and at Inf")                            \
     X(MPT_SCALER_MARIAN, "marian", 8.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                                  \
-      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_PAST_FLOOR, "at 1, and at Inf")
+      MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_PAST_FLOOR, "at 1, and at Inf")
 
 typedef enum mpt_scaler_dialect MPTI_INT {
     MPT_SCALER_DIALECTS(MPTI_ID)
@@ -2549,7 +2548,7 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
         status = MPT_E_ORDER;
     } else if (rule & MPTI_OURS) {
         status = mpti_ours_advance(s);
-    } else if (rule & MPTI_MOVES) {
+    } else if (rule) {
         s->verdict = (uint32_t)MPT_VERDICT_OK;
         if (!s->found_inf)
             mpti_scaler_good(s, rule);
@@ -3731,7 +3730,7 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
     if (c->dialect < 0 || c->dialect >= (int32_t)MPT_SCALER_DIALECT_COUNT ||
         !mpti_f32_is_finite(c->init_scale) || !(c->init_scale > 0.0f))
         return 0;
-    if (!(rule & MPTI_MOVES))
+    if (!rule)
         return 1;
     if (!mpti_f64_is_finite(c->growth) || !(c->growth > 1.0) || c->interval < 1 || c->hysteresis < 1)
         return 0;
@@ -3783,7 +3782,7 @@ static int mpti_scaler_possible(const mpt_scaler *s)
     if (s->iteration < 0 || s->iteration >> 62 || (uint64_t)s->iteration > s->updates || s->last_bad < -1 ||
         s->last_bad > s->iteration || s->last_moved < -1 || s->last_moved > s->iteration)
         return 0;
-    if (!(rule & MPTI_MOVES))
+    if (!rule)
         return !good && !bad && left == c->hysteresis &&
                mpti_f64_bits(s->wide) == mpti_f64_bits(mpti_to_f64(c->init_scale));
     if (good < 0 || bad < 0 ||

@@ -47,7 +47,7 @@ static void dialects(void)
            "| gets stuck |\n|---|---|---|---|---|---|---|---|---|\n");
     for (i = 0; i < sizeof rows / sizeof *rows; i++) {
         const mpt_scaler_config c = mpt_scaler_defaults(rows[i].id);
-        const int               none = !(rows[i].rule & MPTI_MOVES);
+        const int               none = !rows[i].rule;
         printf("| %s |", rows[i].name);
         cell((double)c.init_scale, 1, 0);
         cell(c.growth, 0, none);
