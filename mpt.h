@@ -5496,7 +5496,7 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 /* The same walk over a state measures, saves, verifies or loads it, as its mode says. A field is an array of
  * `count` words of `width` bytes; a fact is a number that is saved and must be the same when loading. */
 typedef enum mpti_walk_mode {
-    MPTI_WALK_SIZE, MPTI_WALK_SAVE, MPTI_WALK_VERIFY, MPTI_WALK_LOAD
+    MPTI_WALK_SIZE, MPTI_WALK_SAVE, MPTI_WALK_VERIFY, MPTI_WALK_LOAD        /* from VERIFY on they read */
 } mpti_walk_mode;
 typedef struct mpti_walk {
     mpti_walk_mode mode;
@@ -5507,7 +5507,6 @@ typedef struct mpti_walk {
     uint64_t       version;
     int            failed;
     int            judge;           /* refuse impossible values: SIZE before SAVE, and VERIFY */
-    int            reads;           /* VERIFY: copy fields out of the buffer, do not skip them */
     union {
         mpt_scaler scaler;
         mpt_step   step;
@@ -5550,7 +5549,7 @@ MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count
     }
     if (w->mode == MPTI_WALK_SAVE)
         mpti_copy_words(w->to + w->at, data, count, width);
-    if (w->mode == MPTI_WALK_LOAD || w->reads)
+    if (data && w->mode >= MPTI_WALK_VERIFY)
         mpti_copy_words(data, w->from + w->at, count, width);
     w->at += count * width;
 }
@@ -5558,9 +5557,7 @@ MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count
 MPTI_NOINLINE static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
 {
     uint64_t value = fact;
-    w->reads = w->mode == MPTI_WALK_VERIFY;
     mpti_walk_words(w, &value, 1, sizeof value);
-    w->reads = 0;
     w->failed |= value != fact;
 }
 
@@ -5568,18 +5565,11 @@ MPTI_NOINLINE static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
 #define MPTI_WALK_MEMBERS(w, p, first, end, width)                                  \
     mpti_walk_words(w, (unsigned char *)(p) + (first), ((end) - (first)) / (width), width)
 
-/* Begin and end a struct whose values are checked. VERIFY must not write to the state: it copies the struct
- * to `aside`. mpti_walk_begin returns where the struct is, mpti_walk_end whether to check it now. */
+/* Where to find a struct whose values are checked. VERIFY must not write to the state: it copies the struct
+ * to `aside`, and skips arrays, for which mpti_walk_words gets NULL. */
 static void *mpti_walk_begin(mpti_walk *w, void *p)
 {
-    w->reads = w->mode == MPTI_WALK_VERIFY;
-    return w->reads ? (void *)&w->aside : p;
-}
-
-static int mpti_walk_end(mpti_walk *w)
-{
-    w->reads = 0;
-    return w->judge && !w->failed;
+    return w->mode == MPTI_WALK_VERIFY ? (void *)&w->aside : p;
 }
 
 static void mpti_walk_scaler(mpti_walk *w, mpt_scaler *s)
@@ -5590,8 +5580,7 @@ static void mpti_walk_scaler(mpti_walk *w, mpt_scaler *s)
     MPTI_WALK_MEMBERS(w, s, floats, config, 4u);
     MPTI_WALK_MEMBERS(w, s, config, offsetof(mpt_scaler, scale), 8u);
     MPTI_WALK_MEMBERS(w, s, offsetof(mpt_scaler, scale), sizeof *s, 4u);
-    if (mpti_walk_end(w))
-        w->failed = !mpti_scaler_possible(s);
+    w->failed |= w->judge && !mpti_scaler_possible(s);
 }
 
 static void mpti_walk_step(mpti_walk *w, mpt_step *s)
@@ -5601,12 +5590,11 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
     MPTI_WALK_MEMBERS(w, s, offsetof(mpt_step, grad_factor), offsetof(mpt_step, sizes), 4u);
     if (w->mode == MPTI_WALK_LOAD)
         s->sizes = 0u;                      /* is not saved */
-    if (mpti_walk_end(w))
-        w->failed =
-            !(mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
-              mpti_is_size(mpti_to_f64(s->grad_factor)) && mpti_is_size(mpti_to_f64(s->clip_factor)) &&
-              s->clip_factor <= 1.0f && s->found_inf <= 1u && s->cause <= 7u && s->bad_cause <= 7u &&
-              !(s->stage & ~(15u | (uint32_t)MPT_STAGE_REFUSED)));
+    w->failed |= w->judge &&
+                 !(mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
+                   mpti_is_size(mpti_to_f64(s->grad_factor)) && mpti_is_size(mpti_to_f64(s->clip_factor)) &&
+                   s->clip_factor <= 1.0f && s->found_inf <= 1u && s->cause <= 7u && s->bad_cause <= 7u &&
+                   !(s->stage & ~(15u | (uint32_t)MPT_STAGE_REFUSED)));
 }
 
 /* Walk `hyper` bytes of 32-bit words, then the count of steps. Returns the struct to check now, or NULL. */
@@ -5618,7 +5606,7 @@ MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size
     o = mpti_walk_begin(w, o);
     MPTI_WALK_MEMBERS(w, o, 0u, hyper, 4u);
     MPTI_WALK_MEMBERS(w, o, hyper, hyper + 8u, 8u);
-    return mpti_walk_end(w) ? o : NULL;
+    return w->judge ? o : NULL;
 }
 
 static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
@@ -5646,7 +5634,7 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     for (i = 0; i < MPTI_SUMS; i++) {
         mpti_walk_fact(w, a[i].at ? a[i].width : 0u);
         if (a[i].at && a[i].width)
-            mpti_walk_words(w, a[i].at, a[i].count, a[i].width);
+            mpti_walk_words(w, w->mode == MPTI_WALK_VERIFY ? NULL : a[i].at, a[i].count, a[i].width);
     }
 }
 
@@ -5666,12 +5654,11 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
         mpti_walk_step(w, &s->steps[i]);
 #define MPTI_X(hyper)                                                       \
     o = mpti_walk_optimizer(w, s->hyper, offsetof(mpt_##hyper, t));         \
-    if (o)                                                                  \
-        w->failed = !mpti_##hyper##_ok((const mpt_##hyper *)o);
+    w->failed |= o && !mpti_##hyper##_ok((const mpt_##hyper *)o);
     MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
     mpti_walk_fact(w, s->counter_count);
-    mpti_walk_words(w, s->counters, s->counter_count, 8u);
+    mpti_walk_words(w, w->mode == MPTI_WALK_VERIFY ? NULL : s->counters, s->counter_count, 8u);
     mpti_walk_fact(w, s->tensor_count);
     w->tensor = (size_t)-1;
     for (i = 0; i < s->tensor_count && !w->failed; i++) {
