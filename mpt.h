@@ -2371,8 +2371,7 @@ MPTI_HD_CALL void mpti_ours_set(mpt_scaler *s, float scale)
     s->climb &= ~MPTI_CLIMBED;
 }
 
-/* How far bad steps may exceed a rate: by the rate itself, but by at least `least`, by at most 1/32 or a
- * quarter of the rate, whichever is more, and never by more than half of what is left to 1. */
+/* How far bad steps may exceed a rate: the tolerance of >>M3, with another least value. */
 MPT_HD uint32_t mpti_ours_room(uint32_t rate, uint32_t least)
 {
     const uint32_t most = rate / 4u > MPTI_UNIT / 32u ? rate / 4u : MPTI_UNIT / 32u;
@@ -2380,8 +2379,7 @@ MPT_HD uint32_t mpti_ours_room(uint32_t rate, uint32_t least)
     return room < half ? room : half;
 }
 
-/* The search has found that the rate of bad steps does not depend on the scale. That rate becomes the base
- * rate, and the scale climbs back to where the search began, slowly enough that a scale at fault shows. */
+/* The search's rate of bad steps becomes the base rate. The climb back is slow, to show a scale at fault. */
 MPT_HD void mpti_ours_learn(mpt_scaler *s)
 {
     const uint32_t steps = (uint32_t)mpti_most(s->search_steps, 1), bad = (uint32_t)s->search_bad;
@@ -2728,7 +2726,6 @@ MPTI_HD_CALL int mpti_adafactor_ok(const mpt_adafactor *o)
            mpti_is_rate(o->weight_decay) && !(o->options & ~MPTI_STEP_OPTIONS);
 }
 
-/* What an optimizer needs of each tensor. */
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
 #define MPTI_ZEROES     256u    /* bits beside MPT_NEEDS_*: the step zeroes the gradients; ... */
 #define MPTI_STAYS_OPEN 512u    /* ... another step on the same check follows */
@@ -3272,8 +3269,8 @@ static mpt_status mpti_tensors_ok(const mpt_tensor *tensors, size_t count, unsig
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
-                                        mpt_fault *fault)
+MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
+                                                      unsigned needs, mpt_fault *fault)
 {
     const mpti_touch touch = {tensors, NULL, needs, needs & ~MPT_NEEDS_GRAD};
     const mpt_status status = mpti_tensors_ok(tensors, count, needs, fault);
@@ -10322,13 +10319,12 @@ typedef struct mpti_amp {
 #define MPTI_FOR_ALL_READERS(in, t) \
     for (in = mpti_reader(g, t, MPT_GRAPH_NONE); in != MPT_GRAPH_NONE; in = mpti_reader(g, t, in))
 
-/* Three lookups, not inline as many passes call them. First: the type whose output an input reads. */
+/* Lookups, not inline as many passes call them. mpti_source: the type whose output an input reads. */
 MPTI_NOINLINE static uint32_t mpti_source(const mpt_graph *g, uint32_t in)
 {
     return g->outputs[g->inputs[in].source].type;
 }
 
-/* The node that an input belongs to. */
 MPTI_NOINLINE static uint32_t mpti_reader_node(const mpt_graph *g, uint32_t in)
 {
     return g->types[g->inputs[in].type].node;
@@ -11123,9 +11119,7 @@ MPTI_NOINLINE static int mpti_needs_cast(const mpti_amp *a, uint32_t o)
     return 0;
 }
 
-#define MPTI_CAST_NAME "-4294967295-CastToBf16-AutoMixedPrecision"      /* longest suffix of a node's name */
-
-/* Reserve memory for all casts and their names before anything is changed. */
+/* Reserve memory for all casts and their names, with the longest suffix, before anything is changed. */
 static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
 {
     mpt_graph *g = a->g;
@@ -11134,7 +11128,8 @@ static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
     for (o = 0; o < g->output_count; o++)
         if (mpti_needs_cast(a, o)) {
             casts++;
-            bytes += strlen(mpti_node_name(g, g->outputs[o].type)) + sizeof MPTI_CAST_NAME;
+            bytes += strlen(mpti_node_name(g, g->outputs[o].type)) +
+                     sizeof "-4294967295-CastToBf16-AutoMixedPrecision";
         }
     *names = (char *)mpti_graph_alloc(g, bytes, 1, 0);
     return *names ? mpti_graph_room(g, casts, 2 * casts, casts, casts) : mpti_graph_memory(g);
@@ -11386,7 +11381,7 @@ MPT_DEF mpt_status mpt_graph_print(FILE *out, const mpt_graph *g)
     if (!out || !g)
         return MPT_E_ARG;
     for (i = 0; i < g->node_count; i++)
-        for (t = g->nodes[i].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
+        MPTI_FOR_TYPES(t, i)
             if ((g->types[t].format == (int32_t)MPT_F32 || mpt_graph_is_low(g, t)) &&
                 !(g->nodes[i].flags & MPT_NODE_CAST)) {
                 (void)mpt_graph_explain(g, t, line, sizeof line);
