@@ -2778,8 +2778,8 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *, mpt_stream)
 #ifndef MPT_NO_REPORTS
 /* The number of binades of FP32, from -149 to 127; every nonzero number in a tensor lies in one of them. */
 #define MPTI_BINADES 277
-enum {
-    MPTI_ZERO, MPTI_FLUSHED, MPTI_SUBNORMAL, MPTI_OVERFLOW, MPTI_INF, MPTI_NAN, MPTI_CLASSES
+enum {      /* in the order of mpt_range; normal numbers are not counted, but what the binades have besides */
+    MPTI_ZERO, MPTI_FLUSHED, MPTI_SUBNORMAL, MPTI_NORMAL, MPTI_OVERFLOW, MPTI_INF, MPTI_NAN, MPTI_CLASSES
 };
 
 typedef unsigned long long mpti_counter;   /* what atomicAdd takes; 64 bits */
@@ -2800,7 +2800,7 @@ MPTI_D uint32_t mpti_binade_of(uint32_t a)
     return a >= 0x00800000u ? (a >> 23) + 22u : 31u - (uint32_t)__clz((int)a);
 }
 
-/* Of a number that is not normal in the format. Normal ones are what the binades have besides. */
+/* Of a number that is not normal in the format. */
 MPTI_D int mpti_class_of(uint32_t a, uint32_t kept, uint32_t normal)
 {
     if (a >= 0x7f800000u) return a == 0x7f800000u ? MPTI_INF : MPTI_NAN;
@@ -2928,12 +2928,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
     if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
     if (e != cudaSuccess) return mpti_cuda_result(c, e, __func__);
     *r = ranges->empty;
-    r->zero = d.kind[MPTI_ZERO];
-    r->flushed = d.kind[MPTI_FLUSHED];
-    r->subnormal = d.kind[MPTI_SUBNORMAL];
-    r->overflow = d.kind[MPTI_OVERFLOW];
-    r->inf = d.kind[MPTI_INF];
-    r->nan = d.kind[MPTI_NAN];
+    memcpy((char *)r + offsetof(mpt_range, zero), d.kind, sizeof d.kind);
     for (int i = 0; i < MPTI_BINADES; i++) {
         r->binade[i - 149 - MPT_RANGE_EMIN] = d.binade[i];
         r->count += d.binade[i];
