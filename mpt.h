@@ -9209,19 +9209,20 @@ static void mpti_gemm_pack(float *dst, const mpti_matrix *o, size_t row, size_t 
     }
 }
 
-/* Whether the leading dimension is too small for a line, or the matrix larger than an object can be. */
-static int mpti_bad_lines(size_t lines, size_t length, size_t ld)
+/* Is the leading dimension too small, or the matrix larger than an object can be? op(x) is rows x cols. */
+static int mpti_bad_lines(const mpti_matrix *x, size_t rows, size_t cols)
 {
-    return ld < length || ld == 0 || mpti_area_overflows(lines, ld);
+    return x->ld < (x->transposed ? rows : cols) || x->ld == 0 ||
+           mpti_area_overflows(x->transposed ? cols : rows, x->ld);
 }
 
 /* Would writing C change lines of x that a product reads? */
-static int mpti_matrix_meets(const mpti_matrix *c, size_t m, size_t n, const mpti_matrix *x, size_t lines,
-                             size_t length)
+static int mpti_matrix_meets(const mpti_matrix *c, size_t m, size_t n, const mpti_matrix *x, size_t rows,
+                             size_t cols)
 {
     const size_t to = mpti_format_bytes(c->format), from = mpti_format_bytes(x->format);
-    return mpti_lines_meet((uintptr_t)c->data, n * to, c->ld * to, m, (uintptr_t)x->data, length * from,
-                           x->ld * from, lines);
+    return mpti_lines_meet((uintptr_t)c->data, n * to, c->ld * to, m, (uintptr_t)x->data,
+                           (x->transposed ? rows : cols) * from, x->ld * from, x->transposed ? cols : rows);
 }
 
 /* The data that all blocks of C share while a product x * y is computed. If `across`, c gets the transpose of
@@ -9358,8 +9359,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         return MPT_E_ARG;
     }
     if ((transa != MPT_NO_TRANS && transa != MPT_TRANS) || (transb != MPT_NO_TRANS && transb != MPT_TRANS) ||
-        mpti_bad_lines(x.transposed ? k : m, x.transposed ? m : k, x.ld) ||
-        mpti_bad_lines(y.transposed ? n : k, y.transposed ? k : n, y.ld) || mpti_bad_lines(m, n, ldc))
+        mpti_bad_lines(&x, m, k) || mpti_bad_lines(&y, k, n) || mpti_bad_lines(&to, m, n))
         return MPT_E_ARG;
     /* without a product A and B are not checked: c stands in for them */
     status = mpti_row_init(&row, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
@@ -9371,8 +9371,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
             mpti_row_run(&row, MPTI_WORK_SCALE, r * ldc, 0, n);
         return MPT_OK;
     }
-    if (mpti_matrix_meets(&to, m, n, &x, x.transposed ? k : m, x.transposed ? m : k) ||
-        mpti_matrix_meets(&to, m, n, &y, y.transposed ? n : k, y.transposed ? k : n))
+    if (mpti_matrix_meets(&to, m, n, &x, m, k) || mpti_matrix_meets(&to, m, n, &y, k, n))
         return MPT_E_ARG;
     memset(&g.part, 0, sizeof g.part);
     g.part.c = c, g.part.c_format = c_format, g.part.ldc = ldc;
