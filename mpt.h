@@ -1007,7 +1007,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
     X(MPT_LINT_UNKNOWN,     "not a number, a format or a list")                                     \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
-    X(MPT_LINT_OVERFLOWS,   "it overflows this format, or is Inf or NaN (of masks, a row of such alone gives NaN)")  \
+    X(MPT_LINT_OVERFLOWS,   "it overflows this format, or is Inf or NaN (a row of such masks gives NaN)") \
     X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of what it moves: it is lost")         \
     X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")          \
     X(MPT_LINT_STALE,       "a copy is not what its master rounds to: mpt_publish is missing")
@@ -2124,7 +2124,7 @@ MPT_HD double mpti_to_f64(float a) { return (double)a; }
 MPT_HD float mpti_to_f32(double a) { return (float)a; }
 MPT_HD float mpti_neg(float a) { return -a; }
 #endif
-MPT_HD int mpti_is_nonzero64(double a) { return (mpti_f64_bits(a) << 1) != 0u; }
+MPT_HD int mpti_f64_is_zero(double a) { return !(mpti_f64_bits(a) << 1); }
 MPT_HD int mpti_is_nonzero(float a) { return (mpti_f32_bits(a) & 0x7fffffffu) != 0u; }
 
 /* The tree by which every sum of squares is added. Element i of a chunk adds to lane i mod MPTI_LANES, in
@@ -2264,7 +2264,7 @@ MPT_HD void mpti_scaler_move(mpt_scaler *s, uint32_t rule, int up)
         if (!(rule & MPTI_REARM_GOOD))
             s->hysteresis_left = s->config.hysteresis;
     }
-    if (up ? mpti_is_nonzero64(limit) && !(moved < limit) : moved < limit)
+    if (up ? !mpti_f64_is_zero(limit) && !(moved < limit) : moved < limit)
         mpti_scaler_set(s, limit);
     else if (!up || !(rule & MPTI_KEEP_FINITE) || mpti_f64_is_finite(moved))
         mpti_scaler_set(s, moved);
@@ -4185,8 +4185,8 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
     /* A sum of 0 is right if all elements are 0, as in embedding rows that the batch does not use: then the
      * squares of the elements times 2^100 add up to 0 too. */
     if (!mpti_sum_is_sound(*sum) &&
-        (mpti_is_nonzero64(*sum) ||
-         mpti_is_nonzero64(mpti_sum_of(t, first, n, mpti_shift_for(*sum), 0))))
+        (!mpti_f64_is_zero(*sum) ||
+         !mpti_f64_is_zero(mpti_sum_of(t, first, n, mpti_shift_for(*sum), 0))))
         return 0;
     if (c->write_back)
         mpti_grads_scale(t, first, n, c->factor);
@@ -5821,7 +5821,7 @@ MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
     switch (mpt_classify(format, code)) {
     case MPT_CLASS_NEG_SUBNORMAL: case MPT_CLASS_POS_SUBNORMAL: return MPT_LINT_SUBNORMAL;
     case MPT_CLASS_NEG_ZERO:      case MPT_CLASS_POS_ZERO:
-        return mpti_f64_bits(value) << 1 ? MPT_LINT_VANISHES : MPT_LINT_OK;
+        return mpti_f64_is_zero(value) ? MPT_LINT_OK : MPT_LINT_VANISHES;
     default: return MPT_LINT_OK;
     }
 }
@@ -5840,7 +5840,7 @@ MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double 
     if (!mpt_format_get(format) || (unsigned)storage >= (unsigned)MPT_STORAGE_COUNT ||
         !mpti_f64_is_finite(weight) || !mpti_f64_is_finite(update))
         return MPT_LINT_UNKNOWN;
-    if (!(mpti_f64_bits(update) << 1))
+    if (mpti_f64_is_zero(update))
         return MPT_LINT_OK;
     if (flags & MPT_FLAG_OVERFLOW && !kahan)
         return MPT_LINT_OVERFLOWS;
@@ -5939,7 +5939,6 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 
 static uint64_t mpti_magnitude(double x) { return mpti_f64_bits(x) & ~MPTI_F64_SIGN; }
 static int mpti_is_negative(double x) { return (int)(mpti_f64_bits(x) >> 63); }
-static int mpti_f64_is_zero(double x) { return !mpti_magnitude(x); }
 static double mpti_nan(void) { return mpti_f64_make((uint64_t)0xfff << 51); }
 
 /* floor(log2) of the positive finite double with bit pattern a. */

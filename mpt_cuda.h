@@ -1803,7 +1803,7 @@ MPTI_D double mpti_block_sum_again(const mpt_tensor *t, const mpti_cuda_chunk *c
 {
     MPT_SHARED(float, shift, 1);
     if (threadIdx.x == 0)
-        shift[0] = mpti_sum_is_sound(sum) || !mpti_is_nonzero64(sum) ? 0.0f : mpti_shift_for(sum);
+        shift[0] = mpti_sum_is_sound(sum) || mpti_f64_is_zero(sum) ? 0.0f : mpti_shift_for(sum);
     __syncthreads();
     if (!mpti_is_nonzero(shift[0])) return sum;
     float lane[MPTI_VEC] = {0.0f};
@@ -1855,7 +1855,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
     }
     mpti_add_bad(total, number, tally, least);
     double sum = mpti_lanes_sum_8(lane);
-    if (!mpti_is_nonzero64(sum) && any << 1)    /* the squares underflowed: the least double vanishes */
+    if (mpti_f64_is_zero(sum) && any << 1)      /* the squares underflowed: the least double vanishes */
         sum = mpti_f64_make(1);                 /* in a sound sum; otherwise the chunk is summed again */
     return mpti_block_sum_again<T>(t, chunk, Write ? 1.0f : factor, mpti_block_pair_sum(sum));
 }
