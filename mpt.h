@@ -460,18 +460,20 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  * that fails makes it four times as slow, up to `interval`.
  *
  * Base rate. Some bad steps have a cause that no scale cures, such as a NaN in the data. The scaler assumes
- * so when alarms with good steps between them have brought the scale down by four factors and then by four
- * more (in 256 steps or more), and the second four took at most four times the steps of the first; or after
- * `patience` alarms at min_scale. The rate of bad steps becomes the base rate, and the scale climbs back to
- * where this search began. Meanwhile the base rate is on trial: an alarm at a level that the scale has
- * climbed to refutes it.
+ * so when a run of bad steps, or a single one, has come at the lowest scale that had worked, four times and
+ * then four more (in 256 steps or more), and the second four took at most four times the steps of the first;
+ * or after `patience` alarms at min_scale. The rate of bad steps becomes the base rate, and the scale climbs
+ * back to where this search began. Meanwhile the base rate is on trial: an alarm at a level that the scale
+ * has climbed to refutes it.
  * With a base rate b, alarms are raised by a run of bad steps that b makes improbable (2^-20), and when bad
  * steps exceed b plus a tolerance by more than a number that grows with log2(b), from 1 to 11. The tolerance
- * is b, but at least 1/64, at most the larger of 1/32 and b/4, and never above (1-b)/2. So 5 NaN in 100
- * batches cost these steps and, after some 300 steps that may lead to min_scale and back, no scale, while a
- * scale at fault is still noticed. The base rate follows the observed rate, never far above what was learned,
- * and becomes none when steps are good. It is forgotten after 4096 bad steps, or 63 in a row, and the search
- * begins anew.
+ * is b, but at least 1/64, at most the larger of 1/32 and b/4, and never above (1-b)/2. Bad batches may come
+ * in runs: where these have the mean length r, only a run longer by 6 (r - 1), or r times the number, is an
+ * alarm. So 5 NaN in 100 batches, one by one or all in a row, cost these steps and, after some 300 to 1000
+ * steps that may lead to min_scale and back, no scale, while a scale at fault is still noticed. A run of 12
+ * and more that was bad at min_scale, too, ends at the scale where it began. The base rate follows the
+ * observed rate, never far above what was learned, and becomes none when steps are good. It is forgotten
+ * after 4096 bad steps, or 63 in a row, and the search begins anew.
  *
  * Verdict, until the next good step. OVERFLOW or NAN, whichever was found last: when `patience` + 12 steps in
  * a row were bad, `patience` of them at min_scale. The scale then waits where the last good step was. RANGE:
@@ -493,8 +495,10 @@ typedef struct mpt_scaler {
     double   wide;              /* the scale, in dialects that keep it in double; else a copy of `scale` */
     int64_t  iteration;         /* deepspeed, fairseq, openseq2seq: their own count of steps; mpt: bad steps
                                  * since the base rate was learned */
-    int64_t  last_bad;          /* `iteration` at the last bad step, -1 before */
-    int64_t  last_moved;        /* fairseq: `iteration` at the last change of scale, -1 before */
+    int64_t  last_bad;          /* `iteration` at the last bad step, -1 before; mpt: the mean number of bad
+                                 * steps in a row, less 1, times 16 */
+    int64_t  last_moved;        /* fairseq: `iteration` at the last change of scale, -1 before; mpt: bits
+                                 * of the lowest scale of a good step in this search, a float */
     float    scale;             /* the current scale; multiply the loss by it (mpt_scaler_scale does) */
     float    home;              /* mpt: the scale to climb back to after a search */
     float    last_good;         /* mpt: the scale of the last good step, at first init_scale */
@@ -502,7 +506,7 @@ typedef struct mpt_scaler {
     int32_t  bad_steps;         /* tf_contrib, paddle, fairseq: their count of bad steps; mpt: bad in a row */
     int32_t  hysteresis_left;
     int32_t  wait;              /* mpt: steps before the next factor towards home */
-    int32_t  depth;             /* mpt: alarms of this search, less climbs */
+    int32_t  depth;             /* mpt: runs of this search that began at its lowest scale, less climbs */
     int32_t  search_steps;      /* mpt: steps since the search began, or since its first half ended ... */
     int32_t  search_bad;        /* ... the bad ones among them ... */
     int32_t  before_steps;      /* ... and steps of the half before */
@@ -2345,7 +2349,9 @@ MPT_HD void mpti_scaler_good(mpt_scaler *s, uint32_t rule)
 
 /* ---- the default dialect: see >>M3 ---- */
 #define MPTI_UNIT    0x1000000u /* 1.0 in `base`, and one bad step in `excess` */
-#define MPTI_SURE    20         /* -log2 of the probability at which bad steps in a row are an alarm */
+#define MPTI_SURE    20         /* -log2 of the probability at which bad steps in a row are an alarm ... */
+#define MPTI_LONGER  6          /* ... and how many more for each by which runs are longer than 1 */
+#define MPTI_RUN     16         /* 1 in the mean length of runs, and the longest length that is told apart */
 #define MPTI_LEVELS  4          /* alarms in each half of a search; the steps of its halves are compared */
 #define MPTI_IN_ROW  12         /* bad steps in a row before the verdict, in addition to `patience` */
 #define MPTI_FORGET  4096       /* the base rate is forgotten after so many bad steps, ... */
@@ -2370,6 +2376,9 @@ MPTI_HD_CALL void mpti_ours_set(mpt_scaler *s, float scale)
     s->good_steps = 0;
     s->climb &= ~MPTI_CLIMBED;
 }
+
+/* The search has found this scale to work, and counts no more than this to be the lowest. */
+MPT_HD void mpti_ours_lowest(mpt_scaler *s) { s->last_moved = (int64_t)mpti_f32_bits(s->scale); }
 
 /* How far bad steps may exceed a rate: the tolerance of >>M3, with another least value. */
 MPT_HD uint32_t mpti_ours_room(uint32_t rate, uint32_t least)
@@ -2407,8 +2416,9 @@ MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
     int32_t       down = 1;
     int           learn = 0;
     s->excess = 0u;
-    if (trial) {                /* the rate does depend on the scale */
-        s->climb = s->base = 0u;
+    if (trial) {                /* the rate does depend on the scale, or `home` is too high for long runs */
+        s->climb = 0u;
+        s->base = s->last_bad > MPTI_RUN / 2 ? s->base : 0u;
         s->depth = 0;
         s->wait = interval;
     } else if (lowest) {
@@ -2421,12 +2431,13 @@ MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
         if (!s->depth) {
             s->search_steps = s->search_bad = 0;
             s->home = s->wait < interval ? s->home : s->scale;
+            mpti_ours_lowest(s);
         }
-        if (levels > 1) {       /* no good step since the last alarm: the scale was at fault */
-            s->depth = 0;
-            s->wait = failed ? s->wait : mpti_least(s->wait, mpti_most(8, interval / (levels * levels)));
-        } else if (++s->depth == MPTI_LEVELS ||
-                   (s->depth >= 2 * MPTI_LEVELS && s->search_steps >= MPTI_SEARCH)) {
+        if (levels > 1 && !failed)
+            s->wait = mpti_least(s->wait, mpti_most(8, interval / (levels * levels)));
+        if ((int64_t)mpti_f32_bits(s->scale) == s->last_moved &&       /* once in a run of bad steps */
+            (++s->depth == MPTI_LEVELS ||
+             (s->depth >= 2 * MPTI_LEVELS && s->search_steps >= MPTI_SEARCH))) {
             learn = s->depth > MPTI_LEVELS && s->search_steps / 4 <= s->before_steps;
             if (!learn) {
                 s->before_steps = s->search_steps;
@@ -2443,7 +2454,7 @@ MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
         if (lowest && in_row) {
             s->verdict = (uint32_t)(nan ? MPT_VERDICT_NAN : MPT_VERDICT_OVERFLOW);
             s->climb = 0u;
-            s->wait = interval;
+            s->wait = mpti_below(s->last_good, s->home) ? s->wait : interval;
             mpti_ours_set(s, s->last_good);
         }
         return;
@@ -2464,8 +2475,12 @@ MPT_HD void mpti_ours_climb(mpt_scaler *s)
     s->climb |= MPTI_CLIMBED;
     s->excess = 0u;
     s->at_floor = 0;
-    s->depth -= s->depth > 0;
+    if (s->wait >= s->config.interval) {        /* a climb back after a run proves less */
+        s->depth -= s->depth > 0;
+        mpti_ours_lowest(s);
+    }
     if (!mpti_below(s->scale, s->home)) {
+        s->depth = 0;
         s->home = s->scale;
         s->wait = s->config.interval;
         s->climb = MPTI_CLIMBED;
@@ -2493,10 +2508,18 @@ MPT_HD void mpti_ours_follow(mpt_scaler *s, int bad)
 
 MPT_HD void mpti_ours_step(mpt_scaler *s, int bad)
 {
-    const int32_t wait = mpti_below(s->scale, s->home) ? s->wait : s->config.interval;
+    const int32_t wait = mpti_below(s->scale, s->home) ? s->wait : s->config.interval, run = s->bad_steps;
+    const int     lower = mpti_below(s->scale, s->last_good);
     uint32_t      expected = 0u;
-    int32_t       needed = 0, row;       /* 12 - needed is about -log2(base) */
-    s->bad_steps = bad ? mpti_count_up(s->bad_steps) : 0;
+    int32_t       needed = 0, row = 1;          /* 12 - needed is about -log2(base) */
+    const int32_t more = s->last_bad > 0 ? (int32_t)s->last_bad : 0;
+    if (!bad && lower && run >= MPTI_IN_ROW && s->at_floor) {
+        mpti_ours_set(s, s->last_good);         /* it was bad down to min_scale: not the scale's fault */
+        s->at_floor = 0;
+    }
+    if (!bad && (int64_t)mpti_f32_bits(s->scale) < s->last_moved)
+        mpti_ours_lowest(s);
+    s->bad_steps = bad ? mpti_count_up(run) : 0;
     s->last_good = bad ? s->last_good : s->scale;
     s->good_steps = mpti_count_up(s->good_steps);
     s->search_steps = mpti_count_up(s->search_steps);
@@ -2509,11 +2532,16 @@ MPT_HD void mpti_ours_step(mpt_scaler *s, int bad)
     }
     s->excess += bad ? MPTI_UNIT : 0u;
     s->excess -= s->excess < expected ? s->excess : expected;
-    row = s->base && needed < 10 ? (MPTI_SURE + 11 - needed) / (12 - needed) : s->base ? 0x7fffffff : 1;
-    if (bad && (s->bad_steps >= row || s->excess > (uint32_t)needed * MPTI_UNIT))
+    if (s->base)
+        row = needed < 10 ? (MPTI_SURE + 11 - needed) / (12 - needed) + MPTI_LONGER * more / MPTI_RUN
+                          : 0x7fffffff;
+    if (bad && (s->bad_steps >= row ||
+                s->excess > (uint32_t)(needed * (MPTI_RUN + more)) * (MPTI_UNIT / MPTI_RUN)))
         mpti_ours_alarm(s, mpti_least(mpti_most(s->bad_steps - row + 1, 1), MPTI_LAPSE));
     else if (!bad && s->good_steps >= wait)
         mpti_ours_climb(s);
+    if (!bad && run && (!s->base || run < row || lower))        /* not of a climb that failed at once */
+        s->last_bad = (more + MPTI_RUN * mpti_least(run - 1, MPTI_RUN - 1)) / 2;
 }
 
 MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
@@ -3777,7 +3805,8 @@ static int mpti_scaler_possible(const mpt_scaler *s)
         s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 7u)
         return 0;
     if (s->iteration < 0 || s->iteration >> 62 || (uint64_t)s->iteration > s->updates || s->last_bad < -1 ||
-        s->last_bad > s->iteration || s->last_moved < -1 || s->last_moved > s->iteration)
+        s->last_bad > (rule & MPTI_OURS ? MPTI_RUN * (MPTI_RUN - 1) : s->iteration) || s->last_moved < -1 ||
+        s->last_moved > (rule & MPTI_OURS ? 0x7f7fffff : s->iteration))
         return 0;
     if (!rule)
         return !good && !bad && left == c->hysteresis &&
@@ -3793,7 +3822,7 @@ static int mpti_scaler_possible(const mpt_scaler *s)
             mpti_is_our_scale(c, s->last_good) && s->wait >= 1 && s->wait <= c->interval && s->depth >= 0 &&
             s->depth < 1 << 30 && s->search_bad >= 0 && s->search_bad <= s->search_steps &&
             s->before_steps >= 0 && s->at_floor >= 0 && s->range_steps >= 0 && s->base <= s->base_most &&
-            s->base_most < MPTI_UNIT && s->excess <= 12u * MPTI_UNIT &&
+            s->base_most < MPTI_UNIT && s->excess <= 12u * MPTI_RUN * MPTI_UNIT &&
             s->climb <= (MPTI_CLIMBED | MPTI_ON_TRIAL));
 }
 #endif

@@ -16,6 +16,7 @@
  *   q s  a share q of steps is larger by 2^s (spikes)     a  every other step is smaller by 2^a
  *   n i  share of steps whose data have a NaN, an Inf     w l b  NaN in a share w of l steps from step b on
  *   t  log2 of a scale above which every step overflows   x y  this limit swings by +-x, y periods in a run
+ *   g  such data come in runs of g batches; with G the length varies, and g is its mean
  *   j  this limit jumps every j steps                     N  an overflow shows as NaN, not Inf
  *   C  clean: steps are bad only because of the scale */
 static const char *const process_table[][2] = {
@@ -53,6 +54,18 @@ static const char *const process_table[][2] = {
     {"limit 2^0 to 2^10, fast", "m-12 t5 x5 y10 C"},
     {"same slow, NaN 1%", "m-12 t5 x5 y3 N n.01"},
     {"limit jumps", "m-12 t5 j20000 N C"},
+    {"NaN 2% in runs of 2", "m-18 n.02 g2"},
+    {"NaN 0.5% in runs of 3", "m-18 n.005 g3"},
+    {"NaN 1% in runs of 5", "m-18 n.01 g5"},
+    {"NaN 5% in runs of 5", "m-18 n.05 g5"},
+    {"NaN 20% in runs of 5", "m-18 n.2 g5"},
+    {"NaN 5% in runs of 10", "m-18 n.05 g10"},
+    {"NaN 4% in runs of 40", "m-18 n.04 g40"},
+    {"Inf 2% in runs of 5", "m-18 i.02 g5"},
+    {"NaN 1%, runs of about 5", "m-18 n.01 g5 G"},
+    {"NaN 4%, runs of about 20", "m-18 n.04 g20 G"},
+    {"limit 2^0, 5%, runs of 5", "m-6 t0 N n.05 g5"},
+    {"limit 2^10, 1%, of 3", "m-18 t10 N n.01 g3"},
 };
 enum { PROCESSES = sizeof process_table / sizeof *process_table, PROCESS_STEPS = 100000 };
 
@@ -80,8 +93,8 @@ static double process_u(void) { return ((double)(mt_random() >> 11) + 0.5) * lde
 
 /* The numbers of a process, by the meaning of their letters. */
 typedef struct process {
-    double mean, drift, periods, move, rare, spike, other, nan, inf, sick, limit, swing, swings;
-    int    jump, from, to;
+    double mean, drift, periods, move, rare, spike, other, nan, inf, sick, limit, swing, swings, run;
+    int    jump, from, to, varies;
 } process;
 
 static process process_read(const char *spec)
@@ -90,7 +103,8 @@ static process process_read(const char *spec)
     process p;
     p.mean = N('m'), p.drift = N('d'), p.periods = N('p'), p.move = N('v'), p.rare = N('q'), p.spike = N('s');
     p.other = N('a'), p.nan = N('n'), p.inf = N('i'), p.sick = N('w'), p.swing = N('x'), p.swings = N('y');
-    p.limit = process_number(spec, 't', 1000.0);
+    p.limit = process_number(spec, 't', 1000.0), p.run = process_number(spec, 'g', 1.0);
+    p.varies = strchr(spec, 'G') != NULL;
     p.jump = (int)N('j'), p.from = (int)N('b'), p.to = p.from + (int)N('l');
 #undef N
     return p;
@@ -116,18 +130,35 @@ static double process_lost(double level, double mean, double sigma)
     return 0.5 * erfc((25.0 + level + mean) / sigma / sqrt(2.0));
 }
 
+/* Batches that a run of bad data still lasts, 0 for none, after `left`; a share nan or inf is in runs. */
+static int process_run_left(const process *p, int left)
+{
+    const double share = p->nan + p->inf;
+    if (left)
+        return left - 1;
+    if (process_u() >= share / (1.0 - share) / p->run)
+        return 0;
+    return p->varies ? 1 + (int)(log(process_u()) / log(1.0 - 1.0 / p->run)) : (int)p->run;
+}
+
 static void process_make(const char *spec, double sigma, process_step *step)
 {
     const process p = process_read(spec);
     double        at = 0.0;
-    int           i;
+    int           i, left = 0;
     for (i = 0; i < PROCESS_STEPS; i++) {
         const double part = (double)i / (double)PROCESS_STEPS;
         const double mu = process_mean(&p, part, i % 2);
         const double most = mu + sigma * process_most(process_u()) + (process_u() < p.rare ? p.spike : 0.0);
         double       top = process_limit(&p, part);
-        unsigned     data = process_u() < p.nan ? MPT_CAUSE_NAN : 0u;
-        data |= process_u() < p.inf ? MPT_CAUSE_INF : 0u;
+        unsigned     data = 0u;
+        if (p.run > 1.0) {
+            left = process_run_left(&p, left);
+            data = !left ? 0u : p.nan > 0.0 ? MPT_CAUSE_NAN : MPT_CAUSE_INF;
+        } else {
+            data |= process_u() < p.nan ? MPT_CAUSE_NAN : 0u;
+            data |= process_u() < p.inf ? MPT_CAUSE_INF : 0u;
+        }
         data |= i >= p.from && i < p.to && process_u() < p.sick ? MPT_CAUSE_NAN : 0u;
         if (p.jump && i % p.jump == 0)
             at = floor(process_u() * 16.0) - 8.0;

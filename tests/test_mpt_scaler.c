@@ -939,9 +939,30 @@ TEST(default_returns_home)
     }
 }
 
-/* Over the trainings of processes.h at most 3% fewer useful steps than the best of all dialects; where only
- * the scale is at fault, at most half more bad steps than PyTorch; and a verdict only where every step is
- * bad. From sigma 5 on no rule achieves both: dialects that stop at a floor of 1 skip 1% there. */
+/* NaN in runs do not keep the scale down, whatever their length, but for runs of 12: they end just as
+ * min_scale is reached, and that a smaller scale works seems proven each time. */
+TEST(default_stands_runs_of_bad_data)
+{
+    static const int gaps[] = {60, 100, 200, 700};
+    int              run, g, i;
+    for (run = 1; run < 24; run++)
+        for (g = 0; g < (int)COUNT(gaps); g++) {
+            mpt_scaler s = ours(2000);
+            double     sum = 0.0;
+            for (i = 0; i < 40000; i++) {
+                (void)update(&s, i % gaps[g] < run ? MPT_CAUSE_NAN : 0u);
+                CHECK(ours_is_legal(&s));
+                sum += i >= 20000 ? (double)((int)(mpti_f32_bits(s.scale) >> 23) - 127) / 20000.0 : 0.0;
+            }
+            if (!CHECK(run == 12 || sum > 4.0))
+                printf("    %d of %d: 2^%.1f\n", run, gaps[g], sum);
+        }
+}
+
+/* Over the trainings of processes.h at most 3% fewer useful steps than the best of all dialects (10% where
+ * bad data come in runs: until these are known, each costs several factors of the scale); where only the
+ * scale is at fault, at most half more bad steps than PyTorch; and a verdict only where every step is bad.
+ * From sigma 5 on no rule achieves both: dialects that stop at a floor of 1 skip 1% there. */
 TEST(default_loses_least)
 {
     static process_step step[PROCESS_STEPS];
@@ -949,7 +970,8 @@ TEST(default_loses_least)
     for (p = 0; p < PROCESSES; p += mt.every > 1u ? 40 : 1)
         for (sigma = mt.long_mode ? 2 : 4; sigma <= (mt.long_mode ? 5 : 4); sigma++) {
             const char    *spec = process_table[p][1];
-            const int      clean = strchr(spec, 'C') != NULL;
+            const int      clean = strchr(spec, 'C') != NULL, runs = strchr(spec, 'g') != NULL;
+            const double   least = runs ? 0.9 : 0.97;
             process_result r, mine, pytorch;
             double         best = 0.0;
             process_make(spec, (double)sigma, step);
@@ -964,11 +986,11 @@ TEST(default_loses_least)
                     best = r.useful;
             }
             mt_context(process_table[p][0], NULL);
-            CHECK(mine.useful >= 0.97 * best);
+            CHECK(mine.useful >= least * best);
             CHECK(!clean || 2 * mine.skipped <= 3 * pytorch.skipped);
             CHECK(mine.verdicts_false <= 64 + 16);      /* the next search ends it */
-            CHECK(p == 8 || !mine.verdicts == (p != 9));    /* the spell where every batch is bad; or half */
-            if (mine.useful < 0.97 * best || (clean && 2 * mine.skipped > 3 * pytorch.skipped))
+            CHECK(runs || p == 8 || !mine.verdicts == (p != 9));    /* the spell of all batches; or half */
+            if (mine.useful < least * best || (clean && 2 * mine.skipped > 3 * pytorch.skipped))
                 printf("    sigma %d: useful %.0f of %.0f, skipped %ld, pytorch %ld\n", sigma, mine.useful,
                        best, mine.skipped, pytorch.skipped);
         }
@@ -1951,6 +1973,7 @@ int main(int argc, char **argv)
     RUN(default_finds_the_largest_scale_that_works);
     RUN(default_is_not_dragged_down_by_data);
     RUN(default_returns_home);
+    RUN(default_stands_runs_of_bad_data);
     RUN(default_loses_least);
     RUN(default_recovers_from_anything);
     RUN(causes_and_names);
