@@ -95,8 +95,9 @@
  *   nearest     No master: param (f16 or bf16) is the weight, rounded to nearest after each step. An update
  *               below half an ulp of its weight is lost: for study, and for large steps.
  *   stochastic  No master: param is the weight, rounded stochastically, so that small updates survive on
- *               average, and none becomes Inf: a run that diverges ends at the largest number. Random bits:
- *               Philox4x32-10 of (element, tensor, steps taken), key seed.
+ *               average (of those below 2^-24 of the weight FP32 loses part before), and none becomes Inf: a
+ *               run that diverges ends at the largest number. Random bits: Philox4x32-10 of (element, tensor,
+ *               steps taken), key seed.
  *   kahan       No master: extra keeps, in param_format, what the rounding of param lost, for the next step
  *               (in f16 times 2^11, a power of two that keeps it clear of f16's subnormals). In bf16 extra
  *               has 8 bits, too: updates below 2^-15 of the weight are off by 10% and more, and
@@ -133,7 +134,7 @@ typedef enum mpt_moments MPTI_INT {
  * have, and their formats (0, MPT_F64, is refused); each call says which it needs. The memory is yours, each
  * array aligned as its elements require. */
 typedef struct mpt_tensor {
-    const char *name;           /* for reports; may be NULL */
+    const char *name;           /* for reports and checkpoints, not copied; may be NULL */
     size_t      n;              /* number of elements of each array below */
     float      *master;         /* [n] FP32 master weights */
     void       *param;          /* [n] weights for forward and backward, in param_format; NULL: none */
@@ -215,15 +216,16 @@ typedef struct mpt_tensors {
 MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
                                     mpt_format param_format, mpt_format grad_format);
 
-/* mpt_tensors_add -- append a tensor, with the formats and storage of list->model. Pass NULL for an array
+/* mpt_tensors_add -- append a tensor, with the formats and storage of list->model; list and checkpoints keep
+ * the pointers, that to the name, too. Pass NULL for an array
  * that the optimizer does not need, or that mpt_tensors_place is to provide. To freeze a tensor, set its n to
  * 0 for check and step, and back for all else: mpt_state_save, mpt_publish and mpt_grads_zero leave out a
  * tensor without elements, as MPT_STEP_ZERO_GRADS does: zero its gradient before you unfreeze it. One that
  * takes its first step late needs an optimizer of its own, with t 0.
  *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also if param, grad and weight are all NULL, or an array overlaps
- * another one of the list (only gradients may overlap each other); MPT_E_UNSUPPORTED for a format that the
- * storage cannot have; MPT_E_MEMORY when the list is full. After an error nothing is added any more:
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also if n is above 0 and param, grad and weight are NULL, or an array
+ * overlaps another one of the list (only gradients may overlap each other); MPT_E_UNSUPPORTED for a format
+ * that the storage cannot have; MPT_E_MEMORY when the list is full. After an error nothing is added any more:
  * list->status stays, and list->count tells which addition, from 0, was refused. */
 MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
                                    void *weight, void *m, void *v);
@@ -302,6 +304,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
 // >>M3 loss scaler --------------------------------------------------------------------------------
 /* The rule of a dialect, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. With
  * none of them, as in static, the scale never moves. */
+#define MPTI_LATE         0x0001u   /* a move takes effect one update later; `wide` has made it already */
 #define MPTI_F64          0x0002u   /* the original keeps its scale in double (Python's float) */
 #define MPTI_F32_FACTOR   0x0004u   /* rounds factors to FP32 first; otherwise FP32(scale * FP64 factor) */
 #define MPTI_DIVIDE       0x0008u   /* backs off to scale / growth; config.backoff is not used */
@@ -343,7 +346,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
  *   fairseq          DynamicLossScaler of fairseq 0.12.2; interval 2^14: for one worker; raises at floor
  *   paddle           paddle.amp.GradScaler of dynamic graphs, as in Paddle 3
  *   paddle_static    update_loss_scaling, Paddle's kernel for static graphs
- *   mxnet            mxnet.amp.LossScaler of MXNet 2
+ *   mxnet            mxnet.amp.LossScaler of MXNet 2; its moves take effect one step later
  *   openseq2seq      BackoffScaler of OpenSeq2Seq, last commit
  *   mindspore        DynamicLossScaleUpdateCell of mindspore.DynamicLossScaleManager, MindSpore 2
  *   marian           Marian 1.12 under --cost-scaling 8 (its --fp16 adds multiplier 1: static at 8). Marian
@@ -387,7 +390,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
     X(MPT_SCALER_PADDLE_STATIC, "paddle_static", 65536.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                \
       MPTI_KEEP_FINITE | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 1, skipping in silence")  \
     X(MPT_SCALER_MXNET, "mxnet", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 16777216.0, 0u,                         \
-      MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                              \
+      MPTI_F64 | MPTI_DIVIDE | MPTI_LATE, "at 0, after enough bad steps")                                  \
     X(MPT_SCALER_OPENSEQ2SEQ, "openseq2seq", 16777216.0f, 2.0, 0.5, 2000, 1, 1.0, 16777216.0, 0u,          \
       MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_BY_ITERATION, "at 1, skipping in silence")                      \
     X(MPT_SCALER_MINDSPORE, "mindspore", 16777216.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                     \
@@ -492,7 +495,8 @@ typedef struct mpt_scaler {
     uint64_t updates;           /* calls of mpt_scaler_update so far, refused ones too */
     uint64_t skipped;           /* updates with found_inf */
     uint64_t skipped_nan;       /* mpt: updates with a NaN and no Inf, where causes were recorded */
-    double   wide;              /* the scale, in dialects that keep it in double; else a copy of `scale` */
+    double   wide;              /* the scale, in dialects that keep it in double (mxnet: the next one); else a
+                                 * copy of `scale` */
     int64_t  iteration;         /* deepspeed, fairseq, openseq2seq: their own count of steps; mpt: bad steps
                                  * since the base rate was learned */
     int64_t  last_bad;          /* `iteration` at the last bad step, -1 before; mpt: the mean number of bad
@@ -660,9 +664,10 @@ typedef int mpt_reduce_fn(void *user, double *values, size_t n);
  *                    so that the norm has the bits of the whole list's norm. Without parts the norm is of the
  *                    ranks' sums, in the reduction's order
  *   user     in      passed to reduce
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for a part without sums, or beside whole tensors (those need a
- * list and record of their own: see mpt_steps_join); MPT_E_ORDER on all ranks, with found_inf, if one is not
- * between check and clip or step; MPT_E_DATA if the reduction failed: found_inf is set; do not go on. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, without a reduction, also for a part without sums, or beside whole
+ * tensors (those need a list and record of their own: see mpt_steps_join); MPT_E_ORDER on all ranks, with
+ * found_inf, if one is not between check and clip or step; MPT_E_DATA if a reduction failed, without those
+ * that follow: found_inf is set. After MPT_E_ARG and MPT_E_DATA other ranks wait: do not go on. */
 MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                     mpt_reduce_fn *reduce, void *user);
 
@@ -855,7 +860,8 @@ MPT_DEF mpt_status mpt_adafactor_step(mpt_adafactor *o, mpt_step *step, const mp
 static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mpt_scaler *s, mpt_step *step,
                                             const mpt_tensor *tensors, size_t count, float max_norm)
 {
-    mpt_status status = mpt_check(s, step, tensors, count, NULL), updated;
+    mpt_status updated, status = s && s->in_use & 4u ? MPT_E_ORDER      /* so that the update is refused */
+                                                     : mpt_check(s, step, tensors, count, NULL);
     if (status == MPT_OK && mpti_f32_bits(max_norm) << 1)
         status = mpt_clip(step, max_norm);
     if (status == MPT_OK)
@@ -2575,11 +2581,14 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     } else if (rule & MPTI_OURS) {
         status = mpti_ours_advance(s);
     } else if (rule) {
+        const double before = s->wide;
         s->verdict = (uint32_t)MPT_VERDICT_OK;
         if (!s->found_inf)
             mpti_scaler_good(s, rule);
         else if ((status = mpti_scaler_bad(s, rule)) != MPT_OK)
             s->verdict = (uint32_t)MPT_VERDICT_RAISED;
+        if (rule & MPTI_LATE)
+            s->scale = mpti_to_f32(before);
     }
     s->updates++;
     s->skipped += s->found_inf ? 1u : 0u;
@@ -3800,7 +3809,8 @@ static int mpti_scaler_possible(const mpt_scaler *s)
     const uint32_t           rule = mpti_scaler_rule(c->dialect);
     const int64_t            good = s->good_steps, bad = s->bad_steps, left = s->hysteresis_left;
     if (!mpti_scaler_config_ok(c) || s->skipped > s->updates || s->skipped_nan > s->skipped ||
-        !mpti_is_size(s->wide) || mpti_f32_bits(s->scale) != mpti_f32_bits(mpti_to_f32(s->wide)) ||
+        !mpti_is_size(s->wide) || !mpti_is_size(mpti_to_f64(s->scale)) ||
+        (!(rule & MPTI_LATE) && mpti_f32_bits(s->scale) != mpti_f32_bits(mpti_to_f32(s->wide))) ||
         s->verdict >= (uint32_t)MPT_VERDICT_COUNT || s->found_inf > 1u ||
         s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 7u)
         return 0;
@@ -4541,7 +4551,8 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
     if (!(s->in_use & 3u))
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
     if (step && mpti_was_refused(s, step))
-        return "an optimizer's step was refused (status; on a GPU misuse): the next check is refused, too";
+        return "a clip or an optimizer's step was refused, such as one without a check (status; on a GPU "
+               "misuse): the next check is refused, too";
     if (s->in_use & 4u)
         return "a check was refused: by its status, after a refused step, or as a second one of its record, "
                "which needs all gradients in one list and an update before the next";
@@ -4552,7 +4563,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
     if (step && mpti_may_combine(s, step) && !mpti_step_is_open(step))
         return "mpt_step_combine is due: the list has parts of tensors, so each rank knows a part only";
     if (step && mpti_step_is_open(step))
-        return "an optimizer's step, then mpt_scaler_update are due: gradients were checked already";
+        return "an optimizer's step, then mpt_scaler_update are due: gradients (of these sizes) were checked";
     return "mpt_scaler_update is due: gradients were checked, and this step was taken";
 }
 
@@ -9580,6 +9591,9 @@ MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void 
         status = mpti_operand_check(grad, grad_format, cols);
     if (status != MPT_OK)
         return status;
+    if (rows && mpti_meet(grad, cols * mpti_format_bytes(grad_format), dy,
+                          rows * cols * mpti_format_bytes(dy_format)))
+        return MPT_E_ARG;
     c.row.out = grad, c.row.out_format = grad_format;
     c.rows = rows, c.cols = cols;
     (void)MPTI_IN_PARTS(cols, rows > MPTI_FAST_PART / MPTI_GROUP ? (size_t)MPTI_GROUP : cols,

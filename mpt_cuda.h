@@ -232,7 +232,8 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
  *   format  in      MPT_F32, MPT_F16 or MPT_BF16; any other is MPT_E_UNSUPPORTED
  *   x       in/out  [n], device memory; each FP32 product is rounded to the format
- * Your own kernel may multiply by state->scaler.scale; then call this once for a state, with n = 0. */
+ * Your own kernel may multiply by state->scaler.scale; then call this once for a state, with n = 0. The
+ * device asks for one call in a state's life, not for one in each step as on the CPU. */
 MPT_CUDA_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format,
                                                 void *x, size_t n, mpt_stream stream);
 

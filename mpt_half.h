@@ -565,8 +565,8 @@ MPT_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *s
  * element before it writes anything.
  *   bad  out  NULL, or the index of the first element that does not fit; unchanged if all fit
  * An element does not fit if it is finite and rounds beyond the largest finite number, even if it would
- * saturate; if it is Inf or NaN and the format has none (an Inf that saturates fits); if it is negative and
- * the format is unsigned. What is inexact or underflows fits (see mpt_inexact_n). Fast from f32, if all fit.
+ * saturate; if it is Inf or NaN and the format has none; if it is negative and the format is unsigned. What
+ * is inexact or underflows fits (see mpt_inexact_n). Fast from f32, if all fit.
  * Returns: MPT_OK.  Errors: MPT_E_RANGE, and as mpt_convert_n (nothing is written to dst).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad);

@@ -67,6 +67,7 @@ static void show_storage(void)
 static void show_updates(void)
 {
     static mpt_stagnation r[3];
+    static float          kept[COUNT];
     int                   e, f, i, factor = 0;
     printf("\n3. Updates. The same weights, changed once by learning rate * gradient (mpt_stagnation).\n\n"
            "                 updates lost, if weights are stored in\n"
@@ -77,7 +78,8 @@ static void show_updates(void)
             update[i] = -ldexpf(gradient[i], e);
         for (f = 0; f < 3; f++) {
             (void)mpt_stagnation_init(&r[f], formats[f]);
-            (void)mpt_stagnation_add(&r[f], weight, update, COUNT);
+            (void)mpt_quantize_n(kept, weight, COUNT, formats[f], NULL);   /* as they are stored */
+            (void)mpt_stagnation_add(&r[f], kept, update, COUNT);
             printf("%9.1f%%", 100.0 * (double)r[f].lost / (double)(r[f].count - r[f].none));
         }
         printf("\n");

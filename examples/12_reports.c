@@ -168,10 +168,12 @@ static void show_rounding(void)
 
 static void show_updates(void)
 {
+    static float   kept[LAYERS * WIDTH * WIDTH];
     mpt_stagnation r;
     printf("\n4. Updates, if the weights themselves were kept in a small format (no FP32 master).\n");
     (void)mpt_stagnation_init(&r, MPT_F16);
-    (void)mpt_stagnation_add(&r, &weight[0][0][0], &update[0][0][0], LAYERS * WIDTH * WIDTH);
+    (void)mpt_quantize_n(kept, &weight[0][0][0], LAYERS * WIDTH * WIDTH, MPT_F16, NULL);
+    (void)mpt_stagnation_add(&r, kept, &update[0][0][0], LAYERS * WIDTH * WIDTH);
     (void)mpt_stagnation_write(&r, MPT_STYLE_DRAWING, "The last step", mpt_writer_file(stdout));
 }
 

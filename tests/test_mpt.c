@@ -1071,8 +1071,11 @@ TEST(one_call_refuses)
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, NULL, 0.0f), MPT_E_ARG);
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, -1.0f), MPT_E_ARG);
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, mpti_f32_make(BITS_QNAN)), MPT_E_ARG);
+    (void)mpt_scaler_scale(&s, 1.0f);               /* a check of the caller's own was refused before */
+    CHECK_EQ_I(mpt_check(&s, &step, NULL, 1, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_optimizer_step(MPT_OPTIMIZER_ADAMW, &o, &s, &step, &la.t, 1, 0.0f), MPT_E_ORDER);
     CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
-    CHECK(s.updates == 5u && o.t == 0u);            /* and the next call is not out of order */
+    CHECK(s.updates == 6u && o.t == 0u);            /* and the next call is not out of order */
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, -0.0f), MPT_OK);
     CHECK(o.t == 1u && memcmp(&la.a, &lb.a, sizeof la.a));
 #undef ONE_CALL
@@ -1143,7 +1146,7 @@ TEST(order_text_says_what_is_due)
     DUE("mpt_scaler_scale");
     (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_ORDER);
-    CHECK(strstr(mpt_order_text(&s, &step), "step was refused") != NULL);
+    CHECK(strstr(mpt_order_text(&s, &step), "step was refused, such as one without") != NULL);
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
     CHECK(strstr(mpt_order_text(&s, &step), "a check was refused") != NULL);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);

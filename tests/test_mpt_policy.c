@@ -911,6 +911,7 @@ TEST(bias)
     CHECK_EQ_I(mpt_bias_add(data(&ga), MPT_TF32, data(&gb), gb.format, 1, 1), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_bias_grad(data(&gb), gb.format, data(&ga), ga.format, (size_t)-1, 2), MPT_E_ARG);
     CHECK_EQ_I(mpt_bias_grad(NULL, gb.format, data(&ga), ga.format, 1, 2), MPT_E_ARG);
+    CHECK_EQ_I(mpt_bias_grad(data(&ga), ga.format, data(&ga), ga.format, 2, 3), MPT_E_ARG);      /* overlap */
 }
 
 static double act(mpt_activation f, double x)
