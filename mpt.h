@@ -451,8 +451,8 @@ typedef enum mpt_scaler_verdict MPTI_INT {
 /* mpt_verdict_text -- an English sentence, a static string; "unknown verdict" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
 
-/* The default dialect, mpt, cannot get stuck. All its scales are powers of two in [min_scale, max_scale]. Not
- * every bad step is the fault of the scale, and neither Inf nor NaN says whether it is: an overflow may reach
+/* The default dialect, mpt, is made not to get stuck. Its scales are powers of two in [min_scale, max_scale].
+ * Not every bad step is the scale's fault, and neither Inf nor NaN says whether it is: an overflow may reach
  * the gradients as either, and so may a bad batch. The test is whether a lower scale has fewer bad steps.
  *
  * Growth. After `interval` steps without an alarm the scale is multiplied by `growth` (2).
@@ -1448,8 +1448,8 @@ typedef struct mpt_shadow_event {
     uint32_t         reserved;          /* 0 */
 } mpt_shadow_event;
 
-/* A run: counts, the first operation that took a value further from its shadow than `tolerance`, and the one
- * operation that added most error (many small losses show in the counts). Errors: |low - exact| / |exact|. */
+/* Counts, the first operation that was invalid or took a value beyond `tolerance` from its shadow, and the
+ * one that added most error (the counts show many small losses). Errors: |low - exact| / |exact|. */
 typedef struct mpt_shadow {
     uint64_t         operations;
     uint64_t         causes[MPT_SHADOW_CAUSE_COUNT];    /* number of operations for each cause */
@@ -7994,7 +7994,8 @@ MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shado
     v.after = mpti_shadow_error(v.out);
     v.cause = mpti_shadow_cause(s->format, &v, inputs, low);
     s->causes[v.cause]++;
-    if (!s->first.at && v.after > s->tolerance && !(v.before > s->tolerance))
+    if (!s->first.at && (v.cause == MPT_SHADOW_INVALID ||
+                         (v.after > s->tolerance && !(v.before > s->tolerance))))
         s->first = v;
     if (mpti_f64_is_finite(v.before) && v.after > v.before &&
         (!s->worst.at || v.after - v.before > s->worst.after - s->worst.before))
@@ -8039,7 +8040,7 @@ MPTI_NOINLINE static void mpti_shadow_draw(mpti_out *o, const void *report, cons
     for (i = 0; i < (int)MPT_SHADOW_CAUSE_COUNT; i++)
         mpti_tell(o, "  %-26s|%b# %u\n", i ? mpt_shadow_cause_name((mpt_shadow_cause)i) : "nothing lost",
                   mpti_bar(s->causes[i], most), s->causes[i]);
-    mpti_tell(o, "  first to be off by more than %g: ", s->tolerance);
+    mpti_tell(o, "  first to be invalid, or off by more than %g: ", s->tolerance);
     mpti_shadow_draw_event(o, &s->first);
     mpti_tell(o, "  most error added: ");
     if (s->worst.at && s->worst.at == s->first.at)

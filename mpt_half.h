@@ -70,8 +70,8 @@
  *              OpenMP team of the calling thread; inside a parallel region, the calling thread alone.
  * MPT_PARALLEL_FOR(count, body, context)   a thread pool of your own instead of OpenMP. It must call
  *              body(context, i), where body is a void (*)(void *, size_t), once for each size_t i from 0 to
- *              count - 1, in any order, on any threads, and return when all calls are done. If neither is
- *              defined, a call runs on the calling thread. The bits are the same for any number of threads.
+ *              count - 1, in any order, on any threads, and return (not throw) when all calls are done. If
+ *              neither is defined, a call runs on the calling thread. The bits do not depend on threads.
  * No macro changes a struct or a prototype. */
 #if defined(MPT_ONLY_CONVERSIONS) || defined(MPT_ONLY_TRAINING)
 #undef MPT_NO_ARITHMETIC
@@ -259,8 +259,8 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
                                      int mantissa_bits, int bias, mpt_specials specials);
 
 // >>H4 any format, one value ----------------------------------------------------------------------
-/* Rounding directions: IEEE 754-2019, clause 4.3; to-odd: Boldo & Melquiond 2008. Stochastic rounding uses 32
- * random bits to round up in magnitude with probability (discarded part) / (gap). In a SCALE format every
+/* Rounding directions: IEEE 754-2019, clause 4.3; to-odd: Boldo & Melquiond 2008. Stochastic rounding goes
+ * up in magnitude if 32 random bits are below floor(2^32 * (discarded part) / (gap)). In a SCALE format every
  * significand is 1, which is odd: ties to even go to the larger neighbour, and to-odd is toward zero. */
 #define MPT_ROUNDINGS(X)                            \
     X(MPT_RND_NEAREST_EVEN, "nearest-even")         \
@@ -800,7 +800,8 @@ MPT_DEF mpt_status mpt_bf16_from_text(const char *text, mpt_bf16 *value);
 /* Block formats: small elements that share a scale. A row: enum name, text name, format of the elements,
  * format of the scale, elements per block. A number is element * scale (* tensor scale for NVFP4). A block
  * may cross from one row to the next: call row by row if that is unwanted. MXINT8, of integers, is not here.
- * Source: OCP Microscaling Formats (MX) v1.0, section 5.1; NVFP4 as in NVIDIA's cuBLAS and cuDNN. */
+ * Source: OCP Microscaling Formats (MX) v1.0, section 5.1; NVFP4 as in cuBLAS and cuDNN. GGUF
+ * packs MXFP4 in another order, elements j and j + 16 of a block in one byte. */
 #define MPT_BLOCKS(X)                                          \
     X(MPT_MXFP8_E4M3, "mxfp8_e4m3", MPT_E4M3, MPT_E8M0,  32)   \
     X(MPT_MXFP8_E5M2, "mxfp8_e5m2", MPT_E5M2, MPT_E8M0,  32)   \
@@ -3152,12 +3153,12 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
 /* ---- the format table ---- */
 
 /* 2^k, k >= -1074, as a constant expression: C has no constant ldexp, and hexadecimal floats are not C++11.
- * From the least double, 2^-1074, the product grows by factors 2^(2^i), one for each bit i of k + 1074. */
+ * From the least double (the cast is for x87) the product grows by 2^(2^i) for each bit i of k + 1074. */
 #define MPTI_P(k, i, power) (((k) + 1074) >> (i) & 1 ? (power) : 1.0)
 #define MPTI_P128 (4294967296.0 * 4294967296.0 * 4294967296.0 * 4294967296.0)
 #define MPTI_P512 (MPTI_P128 * MPTI_P128 * MPTI_P128 * MPTI_P128)
 #define MPTI_POW2(k)                                                                          \
-    (5e-324 * (double)(MPTI_ONE << (((k) + 1074) & 63)) * MPTI_P(k, 6, 18446744073709551616.0) *  \
+    ((double)5e-324 * (double)(MPTI_ONE << (((k) + 1074) & 63)) * MPTI_P(k, 6, 18446744073709551616.0) *  \
      MPTI_P(k, 7, MPTI_P128) * MPTI_P(k, 8, MPTI_P128 * MPTI_P128) * MPTI_P(k, 9, MPTI_P512) *  \
      MPTI_P(k, 10, MPTI_P512) * MPTI_P(k, 10, MPTI_P512))       /* 2^1024 is no double */
 

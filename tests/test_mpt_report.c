@@ -1582,6 +1582,9 @@ TEST(shadow_names_the_cause)
     CHECK_EQ_U(s.causes[MPT_SHADOW_INVALID], 1);
     CHECK(mpti_f64_is_nan(c.low) && mpti_f64_is_nan(c.exact));
     CHECK_EQ_U(s.operations, 4);
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.01), MPT_OK);
+    (void)shadow(&s, 'r', mpt_shadow_value(&s, -1.0), a);       /* the same in double is no excuse */
+    CHECK(s.first.at == 2 && s.first.cause == MPT_SHADOW_INVALID);
 
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_E2M1, 0.01), MPT_OK);    /* saturates at 6 */
     b = mpt_shadow_value(&s, 6.9);
@@ -2174,7 +2177,7 @@ TEST(drawing_of_a_shadow_run)
     CHECK(has("d: 3 operations in f16, each compared with itself in double\n  nothing lost              | 0\n"
                 "  rounding                  |################################################## 2\n"
                 "  catastrophic cancellation |######################### 1\n"));
-    CHECK(has("  first to be off by more than 0.01: operation 3 (-): catastrophic cancellation\n"
+    CHECK(has("  first to be invalid, or off by more than 0.01: operation 3 (-): catastrophic cancellation\n"
                 "    of 100.688 (in double 100.7), 100.375 (in double 100.4)\n"
                 "    gives 0.3125 (in double 0.3); off by 0.00025 before, by 0.042 after; "
                 "8 binades cancelled\n"

@@ -16,7 +16,8 @@ static void is_legal(const mpt_scaler *s)
     must((double)s->scale >= s->config.min_scale && (double)s->scale <= s->config.max_scale);
     must(is_within(s, s->home));
     must(s->wait >= 1 && s->wait <= s->config.interval && s->depth >= 0 && s->depth < 512 && s->climb <= 3u);
-    must(s->base <= s->base_most && s->base_most < MPTI_UNIT && s->excess <= 12u * MPTI_UNIT);
+    must(s->base <= s->base_most && s->base_most < MPTI_UNIT && s->excess <= 12u * MPTI_RUN * MPTI_UNIT);
+    must(s->last_bad >= -1 && s->last_bad <= MPTI_RUN * (MPTI_RUN - 1));
     must(s->search_bad <= s->search_steps && s->at_floor >= 0 && s->before_steps >= 0);
     must(is_within(s, s->last_good));
 }
