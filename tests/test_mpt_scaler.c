@@ -938,6 +938,12 @@ TEST(default_returns_home)
             CHECK(s.scale <= 65536.0f);
         }
         CHECK(s.scale == 65536.0f);
+        for (i = 0; i < 40; i++)                /* ten bad ones, then a verdict on the way home */
+            (void)update(&s, i < 10 ? MPT_CAUSE_NAN : 0u);
+        CHECK(s.scale < 65536.0f);
+        for (i = 0; i < 1020; i++)
+            (void)update(&s, i < 20 ? MPT_CAUSE_NAN : 0u);
+        CHECK(s.scale == 65536.0f);
     }
 }
 
@@ -956,7 +962,7 @@ TEST(default_stands_runs_of_bad_data)
                 CHECK(ours_is_legal(&s));
                 sum += i >= 20000 ? (double)((int)(mpti_f32_bits(s.scale) >> 23) - 127) / 20000.0 : 0.0;
             }
-            if (!CHECK(run == 12 || sum > 4.0))
+            if (!CHECK(run == 12 || sum > (run < 12 ? 10.0 : 7.0)))
                 printf("    %d of %d: 2^%.1f\n", run, gaps[g], sum);
         }
 }
@@ -990,7 +996,7 @@ TEST(default_loses_least)
             mt_context(process_table[p][0], NULL);
             CHECK(mine.useful >= least * best);
             CHECK(!clean || 2 * mine.skipped <= 3 * pytorch.skipped);
-            CHECK(mine.verdicts_false <= 64 + 16);      /* the next search ends it */
+            CHECK(mine.verdicts_false <= (p == 8 ? 256 : 64 + 16));     /* the next search ends it */
             CHECK(runs || p == 8 || !mine.verdicts == (p != 9));    /* the spell of all batches; or half */
             if (mine.useful < least * best || (clean && 2 * mine.skipped > 3 * pytorch.skipped))
                 printf("    sigma %d: useful %.0f of %.0f, skipped %ld, pytorch %ld\n", sigma, mine.useful,
