@@ -467,19 +467,19 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  * then four more (in 256 steps or more), and the second four took at most four times the steps of the first;
  * or after `patience` alarms at min_scale. The rate of bad steps becomes the base rate, and the scale climbs
  * back to where this search began. Meanwhile the base rate is on trial: an alarm at a level that the scale
- * has climbed to refutes it.
+ * has climbed to refutes it, or, where bad steps come in runs, says that the scale is to stay lower.
  * With a base rate b, alarms are raised by a run of bad steps that b makes improbable (2^-20), and when bad
  * steps exceed b plus a tolerance by more than a number that grows with log2(b), from 1 to 11. The tolerance
  * is b, but at least 1/64, at most the larger of 1/32 and b/4, and never above (1-b)/2. Bad batches may come
  * in runs: where these have the mean length r, only a run longer by 6 (r - 1), or r times the number, is an
  * alarm. So 5 NaN in 100 batches, one by one or all in a row, cost these steps and, after some 300 to 1000
  * steps that may lead to min_scale and back, no scale, while a scale at fault is still noticed. A run of 12
- * and more that was bad at min_scale, too, ends at the scale where it began. The base rate follows the
- * observed rate, never far above what was learned, and becomes none when steps are good. It is forgotten
- * after 4096 bad steps, or 63 in a row, and the search begins anew.
+ * and more that was bad at min_scale, too, ends where it began (12 from 2^16 just reach it, which proves
+ * nothing: such runs keep the scale low). The base rate follows the observed rate, never far above what was
+ * learned, and is none when steps are good, or after 4096 bad steps or 63 in a row: the search begins anew.
  *
  * Verdict, until the next good step. OVERFLOW or NAN, whichever was found last: when `patience` + 12 steps in
- * a row were bad, `patience` of them at min_scale. The scale then waits where the last good step was. RANGE:
+ * a row were bad, `patience` of them at min_scale. The scale is then where the last good step was. RANGE:
  * after `patience` steps in a row whose gradients are finite, but overflow their format when unscaled. No
  * scale cures that, and such steps leave the scale as it is. OFTEN: at each bad step while the base rate is
  * 2/5 or more, from the 64th after it was learned.
@@ -860,7 +860,7 @@ MPT_DEF mpt_status mpt_adafactor_step(mpt_adafactor *o, mpt_step *step, const mp
 static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mpt_scaler *s, mpt_step *step,
                                             const mpt_tensor *tensors, size_t count, float max_norm)
 {
-    mpt_status updated, status = s && s->in_use & 4u ? MPT_E_ORDER      /* so that the update is refused */
+    mpt_status updated, status = s && s->in_use & 4u ? MPT_E_ORDER      /* the update will be refused */
                                                      : mpt_check(s, step, tensors, count, NULL);
     if (status == MPT_OK && mpti_f32_bits(max_norm) << 1)
         status = mpt_clip(step, max_norm);
@@ -2358,7 +2358,7 @@ MPT_HD void mpti_scaler_good(mpt_scaler *s, uint32_t rule)
 #define MPTI_SURE    20         /* -log2 of the probability at which bad steps in a row are an alarm ... */
 #define MPTI_LONGER  6          /* ... and how many more for each by which runs are longer than 1 */
 #define MPTI_RUN     16         /* 1 in the mean length of runs, and the longest length that is told apart */
-#define MPTI_LEVELS  4          /* alarms in each half of a search; the steps of its halves are compared */
+#define MPTI_LEVELS  4          /* runs in each half of a search; the steps of its halves are compared */
 #define MPTI_IN_ROW  12         /* bad steps in a row before the verdict, in addition to `patience` */
 #define MPTI_FORGET  4096       /* the base rate is forgotten after so many bad steps, ... */
 #define MPTI_LAPSE   64         /* ... or after so many in a row */
@@ -2383,7 +2383,7 @@ MPTI_HD_CALL void mpti_ours_set(mpt_scaler *s, float scale)
     s->climb &= ~MPTI_CLIMBED;
 }
 
-/* The search has found this scale to work, and counts no more than this to be the lowest. */
+/* This scale is the lowest of a good step in this search: only a run that begins here counts. */
 MPT_HD void mpti_ours_lowest(mpt_scaler *s) { s->last_moved = (int64_t)mpti_f32_bits(s->scale); }
 
 /* How far bad steps may exceed a rate: the tolerance of >>M3, with another least value. */
