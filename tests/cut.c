@@ -416,6 +416,28 @@ static void two_steps(void)
     }
 }
 
+/* Squares this small are added up again, but the gradients are multiplied by 1 / scale once. */
+TEST(tiny_gradients_are_unscaled_once)
+{
+    mpt_bf16 *const g = (mpt_bf16 *)(void *)out.bytes;
+    size_t          i;
+    for (last_path = 4; last_path >= 0; last_path--) {
+        memset(tensors, 0, sizeof *tensors);
+        tensors[0].n = N;
+        tensors[0].grad = g;
+        tensors[0].grad_format = MPT_BF16;
+        for (i = 0; i < N; i++)
+            g[i] = mpt_bf16_from_f32(ldexpf(1.0f, -60));
+        (void)mpt_scaler_init(&scaler, NULL);
+        (void)mpt_scaler_scale(&scaler, 1.0f);
+        CHECK_EQ_I(mpt_unscale(&scaler, &step, tensors, 1, NULL), MPT_OK);
+        for (i = 0; i < N; i += 97)
+            CHECK_EQ_U(g[i].bits, mpt_bf16_from_f32(ldexpf(1.0f, -76)).bits);
+        CHECK(step.norm > 0.0);
+    }
+    last_path = 4;
+}
+
 TEST(lists)
 {
     static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
@@ -642,6 +664,7 @@ int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
     RUN(conversions);
+    RUN(tiny_gradients_are_unscaled_once);
     RUN(lists);
     RUN(reports);
     RUN(small_arrays);
