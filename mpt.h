@@ -23,8 +23,9 @@
  *
  * What it does NOT do: it does not run your forward and backward pass, allocate, print or exit; it starts no
  * threads (it can use yours: see the configuration in mpt_half.h), and only one thread at a time may call it
- * for the same scaler or tensor list. Under -ffast-math or x87 arithmetic it does not promise the same bits:
- * steps 3 and 4 stay correct but may differ in the last bit (the conversions of mpt_half.h do not).
+ * for the same scaler or tensor list. Under -ffast-math, x87 arithmetic or another rounding mode it does not
+ * promise the same bits: steps 3 and 4 stay correct but may differ in the last bit (the conversions of
+ * mpt_half.h do not). Where it uses fma in double (mpt_shadow, mpt_axpy_publish_f64), libm's must round once.
  *
  * Contents (search for the mark):
  *   >>M1 configuration                                 >>M16 implementation: tensors
@@ -95,13 +96,13 @@
  *   nearest     No master: param (f16 or bf16) is the weight, rounded to nearest after each step. An update
  *               below half an ulp of its weight is lost: for study, and for large steps.
  *   stochastic  No master: param is the weight, rounded stochastically, so that small updates survive on
- *               average (of those below 2^-24 of the weight FP32 loses part before), and none becomes Inf: a
- *               run that diverges ends at the largest number. Random bits: Philox4x32-10 of (element, tensor,
- *               steps taken), key seed.
+ *               average (the sum is first rounded to FP32: constant updates near 2^-23 of the weight may be
+ *               off by a third, those below 2^-25 are lost), and none becomes Inf: a run that diverges ends
+ *               at the largest number. Random bits: Philox4x32-10 of (element, tensor, steps), key seed.
  *   kahan       No master: extra keeps, in param_format, what the rounding of param lost, for the next step
  *               (in f16 times 2^11, a power of two that keeps it clear of f16's subnormals). In bf16 extra
- *               has 8 bits, too: updates below 2^-15 of the weight are off by 10% and more, and
- *               those below 2^-18 are lost, where split keeps them.
+ *               has 8 bits, too: updates below 2^-15 of the weight are off by 10% and more, from 2^-17 on
+ *               some weights lose all of theirs, and below 2^-18 all do, where split keeps them.
  *   split       No master: param and extra are the two halves of the FP32 weight, exactly. param is the
  *               weight rounded to nearest bf16, ties away from zero; extra is the 16 bits to add to it. bf16
  *               only: 2^30 floats round to the f16 zero, and 16 bits cannot tell them apart. */
@@ -112,7 +113,7 @@
     X(MPT_STORE_KAHAN,      "Kahan",       0, 1)            \
     X(MPT_STORE_SPLIT,      "split",       0, 1)
 
-typedef enum mpt_storage MPTI_INT {
+typedef MPTI_ENUM(mpt_storage) {
     MPT_STORAGES(MPTI_ID)
     MPT_STORAGE_COUNT
 } mpt_storage;
@@ -123,7 +124,7 @@ MPT_DEF const char *mpt_storage_name(mpt_storage storage);
 /* How moments are stored. In bf16 half an ulp is 2^-9 to 2^-8 of the value. Rounded to nearest, a moment
  * stands still when a step changes it by less: at beta2 0.999 Adam's v never falls again. Rounded
  * stochastically it is right on average, with random bits like those of MPT_STORE_STOCHASTIC. */
-typedef enum mpt_moments MPTI_INT {
+typedef MPTI_ENUM(mpt_moments) {
     MPT_MOMENTS_F32,
     MPT_MOMENTS_BF16,           /* rounded stochastically */
     MPT_MOMENTS_BF16_NEAREST,
@@ -398,7 +399,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
     X(MPT_SCALER_MARIAN, "marian", 8.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                                  \
       MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_PAST_FLOOR, "at 1, and at Inf")
 
-typedef enum mpt_scaler_dialect MPTI_INT {
+typedef MPTI_ENUM(mpt_scaler_dialect) {
     MPT_SCALER_DIALECTS(MPTI_ID)
     MPT_SCALER_DIALECT_COUNT
 } mpt_scaler_dialect;
@@ -443,7 +444,7 @@ typedef struct mpt_scaler_config {
     X(MPT_VERDICT_OFTEN,    "two in five steps or more are bad at every scale; look for an Inf or NaN "     \
                             "in data and among activations")
 
-typedef enum mpt_scaler_verdict MPTI_INT {
+typedef MPTI_ENUM(mpt_scaler_verdict) {
     MPT_VERDICTS(MPTI_ID)
     MPT_VERDICT_COUNT
 } mpt_scaler_verdict;
@@ -482,7 +483,8 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  * a row were bad, `patience` of them at min_scale. The scale is then where the last good step was. RANGE:
  * after `patience` steps in a row whose gradients are finite, but overflow their format when unscaled. No
  * scale cures that, and such steps leave the scale as it is. OFTEN: at each bad step while the base rate is
- * 2/5 or more, from the 64th after it was learned.
+ * 2/5 or more, from the 64th after it was learned, and while half of 256 steps or more were bad since a
+ * search began: where bad steps become frequent slowly, that may take several hundred of them.
  *
  * Defaults: 2^16 first, 2^-20 to 2^40, patience 4: from 2^16 to a verdict takes 16 bad steps. The hysteresis
  * is not used. tests/bench/bench_scaler.c prints what each dialect loses in many trainings. */
@@ -546,13 +548,7 @@ MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *confi
  *   x  in      loss, or one element of its gradient
  * Returns: x * scale (FP32); NaN for NULL or a scaler that was never initialised.
  * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2. */
-static inline float mpt_scaler_scale(mpt_scaler *s, float x)
-{
-    if (!s || !mpti_f32_bits(s->config.init_scale))
-        return mpti_f32_make(0x7fc00000u);
-    s->in_use |= 3u;
-    return x * s->scale;
-}
+MPT_DEF float mpt_scaler_scale(mpt_scaler *s, float x);
 
 /* mpt_scaler_record -- tell the scaler what a check of your own found (on other ranks, on a GPU, in an
  * optimizer that looks for itself), in place of mpt_check.
@@ -570,7 +566,7 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned caus
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
 
 // >>M4 check, unscale, clip -----------------------------------------------------------------------
-typedef enum mpt_stage MPTI_INT {
+typedef MPTI_ENUM(mpt_stage) {
     MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED,
     MPT_STAGE_PART = 4,         /* or-ed: the list has parts of tensors, so mpt_step_combine is due */
     MPT_STAGE_CLIPPED = 8,      /* or-ed: mpt_clip was called, so the norm is final */
@@ -653,7 +649,8 @@ typedef int mpt_reduce_fn(void *user, double *values, size_t n);
  * gradient, or of the model; ranks that all checked the same sum need no call. Before the sum it only tells
  * earlier: the sum needs its own check, as it may overflow where no term did, and its norm is another. Every
  * rank must call it once per step, between check and step, also after a refused check: the others wait for
- * it. (A rank without a batch still calls mpt_scaler_scale.)
+ * it. (A rank without a batch still calls mpt_scaler_scale.) It does not see whether the ranks' scales are
+ * equal: after one rank skipped or resumed alone, give all of them the scaler of one.
  *   s        in/out  the scaler of the check; the scalers of all ranks then make the same update
  *   step     in/out  found_inf, cause, counts, sumsq and norm become those of all ranks; bad_tensor,
  *                    bad_index (in its part) and bad_cause stay those of this rank
@@ -672,7 +669,8 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
                                     mpt_reduce_fn *reduce, void *user);
 
 /* mpt_accumulate -- dst.grad += src.grad, element by element, for k micro-batches in one step: run each
- * with the same scale (it cannot change between updates), accumulate, then check, step and update once.
+ * with the same scale (an update may change it: sums over several updates are for mpt_grad_get in FP32, or
+ * need a scaler of their own), accumulate, then check, step and update once.
  * Fold 1/k into the loss. FP32 accumulators lose least; in a 16-bit format each addition rounds, and a sum
  * may overflow where its terms did not, which the check finds.
  *   dst  in/out  [count]; each needs grad
@@ -736,7 +734,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
  * then t, so that it can be copied, compared and saved. */
 #define MPT_HYPERPARAMETERS(X) X(sgd) X(adamw) X(lion) X(adafactor)
 
-typedef enum mpt_optimizer MPTI_INT {
+typedef MPTI_ENUM(mpt_optimizer) {
     MPT_OPTIMIZERS(MPTI_ID)
     MPT_OPTIMIZER_COUNT
 } mpt_optimizer;
@@ -887,7 +885,7 @@ static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mp
  * Current scaling takes two passes: mpt_fp8_encode_n without dst, mpt_fp8_update with a history of 1, then
  * encode; one tensor at a time, in an mpt_fp8_scaling of its own.
  * Source: NVIDIA Transformer Engine, recipes DelayedScaling, Float8CurrentScaling. */
-typedef enum mpt_amax_choice MPTI_INT {
+typedef MPTI_ENUM(mpt_amax_choice) {
     MPT_AMAX_MAX,           /* the largest of the history */
     MPT_AMAX_MOST_RECENT,   /* the last one */
     MPT_AMAX_CHOICE_COUNT
@@ -1020,10 +1018,11 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_OVERFLOWS,   "it overflows this format, or is Inf or NaN (a row of such masks gives NaN)") \
     X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of what it moves: it is lost")         \
     X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")          \
-    X(MPT_LINT_STALE,       "a copy is not what its master rounds to: mpt_publish is missing")
+    X(MPT_LINT_STALE,       "a copy is not what its master rounds to: mpt_publish is missing, or, if the "  \
+                            "copy has the right weights, mpt_weights_set")
 #define MPT_LINT_FATAL MPT_LINT_UNKNOWN
 
-typedef enum mpt_lint MPTI_INT {
+typedef MPTI_ENUM(mpt_lint) {
     MPT_LINTS(MPTI_ID)
     MPT_LINT_COUNT
 } mpt_lint;
@@ -1191,7 +1190,7 @@ typedef struct mpt_writer {
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
  * a line; surveys have a line for each format, sums one for each method. DRAWING: a picture made of
  * characters, for a terminal; MPT_E_UNSUPPORTED with MPT_NO_STDIO, as it takes vsnprintf. */
-typedef enum mpt_style MPTI_INT {
+typedef MPTI_ENUM(mpt_style) {
     MPT_STYLE_TEXT, MPT_STYLE_CSV_HEAD, MPT_STYLE_CSV, MPT_STYLE_JSON, MPT_STYLE_DRAWING
 } mpt_style;
 
@@ -1360,7 +1359,7 @@ MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style
     X(MPT_SUM_PAIRWISE, "pairwise")         \
     X(MPT_SUM_F64,      "f64")
 
-typedef enum mpt_sum_method MPTI_INT {
+typedef MPTI_ENUM(mpt_sum_method) {
     MPT_SUM_METHODS(MPTI_ID)
     MPT_SUM_METHOD_COUNT
 } mpt_sum_method;
@@ -1419,13 +1418,13 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
     X(MPT_SHADOW_OVERFLOW,     "overflow")                  \
     X(MPT_SHADOW_INVALID,      "invalid operation")
 
-typedef enum mpt_shadow_cause MPTI_INT {
+typedef MPTI_ENUM(mpt_shadow_cause) {
     MPT_SHADOW_CAUSES(MPTI_ID)
     MPT_SHADOW_CAUSE_COUNT
 } mpt_shadow_cause;
 
 /* The operations; VALUE brings a number into the run. */
-typedef enum mpt_shadow_op MPTI_INT {
+typedef MPTI_ENUM(mpt_shadow_op) {
     MPT_SHADOW_OP_VALUE, MPT_SHADOW_OP_ADD, MPT_SHADOW_OP_SUB, MPT_SHADOW_OP_MUL, MPT_SHADOW_OP_DIV,
     MPT_SHADOW_OP_SQRT, MPT_SHADOW_OP_FMA, MPT_SHADOW_OP_COUNT
 } mpt_shadow_op;
@@ -1616,8 +1615,8 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
  * Threads: any, on different outputs. */
 
 /* The values are those of CBLAS, so that its enums can be cast. */
-typedef enum mpt_order MPTI_INT { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
-typedef enum mpt_trans MPTI_INT { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
+typedef MPTI_ENUM(mpt_order) { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
+typedef MPTI_ENUM(mpt_trans) { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
 
 /* mpt_gemm -- C = alpha * op(A) * op(B) + beta * C, in the argument order of BLAS, with a format per matrix.
  *   m, n, k  in      op(A) is m x k, op(B) k x n, C m x n
@@ -1629,7 +1628,7 @@ typedef enum mpt_trans MPTI_INT { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_tran
  * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, even if work is given.
  * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it is multiplied by.
  * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
- * Thin products, with m, n or k at most 16, need no panels: with AVX-512 and from about 300 x 300 on as
+ * Thin products, with m, n or k at most 16, use no panels: with AVX-512 and from about 300 x 300 on as
  * fast as your own loops over floats (dW in bf16 is not; see tests/bench/bench_rows.c). A layer with weights
  * W of rows x cols and a batch of vectors:
  *   y = x W'     (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols,
@@ -1661,7 +1660,7 @@ MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, 
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
                                  size_t rows, size_t cols);
 
-typedef enum mpt_activation MPTI_INT {
+typedef MPTI_ENUM(mpt_activation) {
     MPT_ACT_RELU, MPT_ACT_GELU, MPT_ACT_TANH, MPT_ACT_SIGMOID, MPT_ACT_COUNT
 } mpt_activation;
 
@@ -1669,7 +1668,8 @@ typedef enum mpt_activation MPTI_INT {
  * be x, and dx may be dy, if the formats are the same. NaN stays NaN. GELU is x * Phi(x), inside in double,
  * as its tail is a product of large and tiny. They and softmax are a reference: loops of yours that
  * compilers vectorize are many times as fast.
- * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit.
+ * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit, and
+ * its dx is 0 wherever x <= 0, even if dy is Inf or NaN there.
  * Errors: MPT_E_ARG also for an unknown f. */
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
                                 mpt_format x_format, size_t n);
@@ -1708,7 +1708,7 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
     X(MPT_RULE_AS_IS,   "as it comes",  "it runs as well in the format that its input has")            \
     X(MPT_RULE_REFUSED, "refused",      "its result or gradient leaves the range of a low format")
 
-typedef enum mpt_rule MPTI_INT {
+typedef MPTI_ENUM(mpt_rule) {
     MPT_RULES(MPTI_ID)
     MPT_RULE_COUNT
 } mpt_rule;
@@ -1840,12 +1840,12 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
 
 /* The lists of a graph rewrite. allow: fast and safe; infer: safe unless it carries a result of a deny op;
  * deny: unsafe; clear: neither gains nor harms; none: unknown, stays FP32 and passes nothing on. */
-typedef enum mpt_list MPTI_INT {
+typedef MPTI_ENUM(mpt_list) {
     MPT_LIST_NONE, MPT_LIST_ALLOW, MPT_LIST_INFER, MPT_LIST_DENY, MPT_LIST_CLEAR, MPT_LIST_COUNT
 } mpt_list;
 
 /* Built-in lists: MPT_OPS (>>M13); TensorFlow's for CUDA 9.1, cuDNN 8 and later; its oneDNN BF16 pass's. */
-typedef enum mpt_op_lists MPTI_INT {
+typedef MPTI_ENUM(mpt_op_lists) {
     MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16, MPT_LISTS_COUNT
 } mpt_op_lists;
 
@@ -1854,13 +1854,13 @@ typedef enum mpt_op_lists MPTI_INT {
  * same safety, but infer and clear ops become low or FP32 so that casts move the fewest bytes (a minimum cut
  * of the graph). tensorflow_2_19: the rule until then, when an infer op that directly follows low ones became
  * low under the BF16 lists only. */
-typedef enum mpt_graph_mode MPTI_INT {
+typedef MPTI_ENUM(mpt_graph_mode) {
     MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT, MPT_GRAPH_TENSORFLOW_2_19, MPT_GRAPH_MODE_COUNT
 } mpt_graph_mode;
 
 /* A list row of yours, applied in order: add (fails if another list has the op), override (moves it),
  * remove. */
-typedef enum mpt_list_edit MPTI_INT { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
+typedef MPTI_ENUM(mpt_list_edit) { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
 typedef struct mpt_list_row {
     const char   *op;
     mpt_list      list;         /* unused for MPT_LIST_REMOVE */
@@ -1967,7 +1967,7 @@ typedef struct mpt_graph {
     X(MPT_WHY_CUT_FP32,   "FP32 moves no more bytes through casts")                                \
     X(MPT_WHY_NOTHING,    "the graph has no allow op")
 
-typedef enum mpt_graph_why MPTI_INT {
+typedef MPTI_ENUM(mpt_graph_why) {
     MPT_GRAPH_WHYS(MPTI_ID)
     MPT_WHY_COUNT
 } mpt_graph_why;
@@ -2114,7 +2114,20 @@ MPTI_PTX(float, mpti_neg, (float a), "neg.f32 %0, %1", "=f", "f"(a))
 MPTI_PTX(double, mpti_to_f64, (float a), "cvt.f64.f32 %0, %1", "=d", "f"(a))
 MPTI_PTX(float, mpti_to_f32, (double a), "cvt.rn.f32.f64 %0, %1", "=f", "d"(a))
 #else
+#if !defined(__FP_FAST_FMAF) && (defined(__NEWLIB__) || (defined(__MINGW32__) && !defined(__clang__)))
+/* These libraries' fmaf rounds twice. This product is exact; the sum is rounded to odd, then to float. */
+MPT_HD float mpti_fma(float a, float b, float c)
+{
+    const double p = (double)a * (double)b, s = p + (double)c, t = s - p;
+    const double rest = (p - (s - t)) + ((double)c - t);
+    uint64_t     u = mpti_f64_bits(s);
+    if (!(u & 1u) && (rest > 0.0 || rest < 0.0))
+        u += (rest > 0.0) == (s > 0.0) ? 1u : ~(uint64_t)0;
+    return (float)mpti_f64_make(u);
+}
+#else
 MPT_HD float mpti_fma(float a, float b, float c) { return fmaf(a, b, c); }
+#endif
 MPT_HD float mpti_mul(float a, float b) { return a * b; }   /* no caller uses + or - on a product */
 MPT_HD float mpti_add(float a, float b) { return mpti_f32_make(mpti_f32_bits(a + b)); } /* x87 rounds, too */
 MPT_HD float mpti_div(float a, float b) { return a / b; }
@@ -2564,7 +2577,9 @@ MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
         s->skipped_nan += (s->cause & (MPT_CAUSE_NAN | MPT_CAUSE_INF)) == MPT_CAUSE_NAN;
         s->range_steps = 0;
         mpti_ours_step(s, s->found_inf != 0u);
-        if (!s->verdict && s->found_inf && s->base >= MPTI_UNIT * 2u / 5u && s->iteration >= MPTI_LAPSE)
+        if (!s->verdict && s->found_inf &&
+            ((s->base >= MPTI_UNIT * 2u / 5u && s->iteration >= MPTI_LAPSE) ||
+             (s->search_steps >= MPTI_SEARCH && s->search_bad >= s->search_steps / 2)))
             s->verdict = (uint32_t)MPT_VERDICT_OFTEN;
     }
     return s->verdict ? MPT_E_SCALE : MPT_OK;
@@ -3842,6 +3857,14 @@ static mpt_status mpti_scaler_usable(const mpt_scaler *s)
     return !s ? MPT_E_ARG : s->in_use & 3u ? MPT_OK : MPT_E_ORDER;
 }
 
+MPT_DEF float mpt_scaler_scale(mpt_scaler *s, float x)
+{
+    if (!s || !mpti_f32_bits(s->config.init_scale))
+        return mpti_f32_make(0x7fc00000u);
+    s->in_use |= 3u;
+    return x * s->scale;
+}
+
 MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause)
 {
     const mpt_status status =
@@ -4583,7 +4606,8 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
         return "a check was refused: by its status, after a refused step, or as a second one of its record, "
                "which needs all gradients in one list and an update before the next";
     if (!(s->in_use & 1u))
-        return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale";
+        return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale, or this "
+               "is its second update";
     if (!s->checks || (step && step->update != s->updates + 1u))
         return "mpt_check or mpt_unscale is due: none has read this step's gradients";
     if (step && mpti_may_combine(s, step) && !mpti_step_is_open(step))
@@ -7772,8 +7796,8 @@ MPTI_NOINLINE static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
     int                  k;
     s->f16 = mpti_round_to(MPT_F16, mpti_add_odd(s->f16, t));
     s->bf16 = mpti_round_to(MPT_BF16, mpti_add_odd(s->bf16, t));
-    s->f32 = y ? fmaf(x, *y, s->f32) : mpti_add32(s->f32, x);
-    s->block = y ? fmaf(x, *y, s->block) : mpti_add32(s->block, x);
+    s->f32 = y ? mpti_fma(x, *y, s->f32) : mpti_add32(s->f32, x);
+    s->block = y ? mpti_fma(x, *y, s->block) : mpti_add32(s->block, x);
     s->f64 = mpti_add64(s->f64, t);
     mpt_exact_add(&s->exact, t, 1.0);
     mpt_exact_add(&s->magnitude, fabs(t), 1.0);
@@ -9105,22 +9129,23 @@ static float mpti_act_1(mpt_activation f, float x)
     }
 }
 
-static float mpti_act_slope_1(mpt_activation f, float x)
+/* dy * f'(x) */
+static float mpti_act_grad_1(mpt_activation f, float x, float dy)
 {
     double bell;
     float  y;
     if (mpti_is_nan32(x))
-        return x;
+        return x * dy;
     switch (f) {
     case MPT_ACT_GELU:                              /* Phi(x) + x * phi(x), with Inf * phi(Inf) = 0 */
         bell = mpti_f32_is_finite(x) ? (double)x * 0.3989422804014327 * exp(-0.5 * (double)x * (double)x)
             : 0.0;
-        return (float)(0.5 * erfc((double)x * -0.7071067811865476) + bell);
+        return dy * (float)(0.5 * erfc((double)x * -0.7071067811865476) + bell);
     case MPT_ACT_TANH:
         y = expf(-2.0f * (x < 0.0f ? -x : x));      /* 1 - tanh^2 = 4y / (1 + y)^2, without cancellation */
-        return 4.0f * y / ((1.0f + y) * (1.0f + y));
-    case MPT_ACT_SIGMOID: return mpti_sigmoid(x) * mpti_sigmoid(-x);
-    default: return mpti_f32_bits(x) >> 31 || !mpti_is_nonzero(x) ? 0.0f : 1.0f;
+        return dy * (4.0f * y / ((1.0f + y) * (1.0f + y)));
+    case MPT_ACT_SIGMOID: return dy * (mpti_sigmoid(x) * mpti_sigmoid(-x));
+    default: return mpti_f32_bits(x) >> 31 || !mpti_is_nonzero(x) ? 0.0f : dy;
     }
 }
 
@@ -9145,7 +9170,7 @@ static void mpti_row_work(mpti_row *row, mpti_work work, float *x, const float *
         case MPTI_WORK_ADD: x[i] += y[i]; break;
         case MPTI_WORK_SCALE: x[i] = mpti_is_nonzero(row->beta) ? mpti_mul(row->beta, x[i]) : 0.0f; break;
         case MPTI_WORK_ACTIVATE: x[i] = mpti_act_1(row->f, x[i]); break;
-        case MPTI_WORK_ACTIVATE_GRAD: x[i] *= mpti_act_slope_1(row->f, y[i]); break;
+        case MPTI_WORK_ACTIVATE_GRAD: x[i] = mpti_act_grad_1(row->f, y[i], x[i]); break;
         }
 }
 

@@ -331,7 +331,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *stat
       MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8 | MPT_TC_BLOCKS,                                 \
       "bf16, or FP16 with a loss scale; FP8 and block formats for large ones")
 
-typedef enum mpt_gpu_generation MPTI_INT {
+typedef MPTI_ENUM(mpt_gpu_generation) {
     MPT_GPUS(MPTI_ID)
     MPT_GPU_COUNT
 } mpt_gpu_generation;
@@ -500,7 +500,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_s
 typedef struct mpt_cuda_ranges mpt_cuda_ranges;    /* one range report per tensor of a list, on the device */
 
 /* Which array of each tensor to count. */
-typedef enum mpt_cuda_array MPTI_INT { MPT_CUDA_GRAD, MPT_CUDA_PARAM, MPT_CUDA_MASTER } mpt_cuda_array;
+typedef MPTI_ENUM(mpt_cuda_array) { MPT_CUDA_GRAD, MPT_CUDA_PARAM, MPT_CUDA_MASTER } mpt_cuda_array;
 
 /* mpt_cuda_ranges_create -- empty reports against a format, one per tensor.
  *   list  in  must outlive the reports

@@ -18,9 +18,10 @@
  *
  * In a program of several files, define only MPT_IMPLEMENTATION, in one .c file of its own.
  *
- * Needs a C99 (or C++11) compiler and <stdint.h> <stddef.h> <string.h>; no libm, no malloc, no mutable
- * globals. Conversions work on bit patterns, with integers or with instructions that give the same result,
- * so the bits are the same under -ffast-math, flush-to-zero, x87 and any rounding mode of the processor.
+ * Needs a C99 (or C++11) compiler with an int of 32 bits, <stdint.h> <stddef.h> <string.h>; no libm, no
+ * malloc, no mutable globals. Conversions work on bit patterns, with integers or with instructions that give
+ * the same result, so the bits are the same under -ffast-math, flush-to-zero, x87 and any rounding mode of
+ * the processor.
  *
  * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute, encode instead); C
  * types for formats other than f16, bf16, e4m3 and e5m2 (mpt_encode and mpt_convert_n handle all formats);
@@ -62,7 +63,9 @@
  * mpt.h has parts of its own: see its >>M1.
  *
  * Other settings:
- * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C.
+ * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C. To export them:
+ *              extern "C" __attribute__((visibility("default"))) or __declspec(dllexport). Two versions of
+ *              mpt in one program: MPT_STATIC in one, or it is chance which runs.
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, if the compiler is
  *              gcc or clang and the processor x86 or aarch64. 0: the portable path only. 2 (SSE2 or NEON),
  *              3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the same bits.
@@ -72,7 +75,9 @@
  *              body(context, i), where body is a void (*)(void *, size_t), once for each size_t i from 0 to
  *              count - 1, in any order, on any threads, and return (not throw) when all calls are done. If
  *              neither is defined, a call runs on the calling thread. The bits do not depend on threads.
- * No macro changes a struct or a prototype. */
+ * No macro changes a struct or a prototype. -fsingle-precision-constant makes limits of formats wrong.
+ * Stack: functions of one value take below 1 KB, arrays, blocks and text up to 8, in mpt.h rows 6, optimizers
+ * 8, check and reports up to 20, LAMB and Adafactor 40, mpt_gemm 54. */
 #if defined(MPT_ONLY_CONVERSIONS) || defined(MPT_ONLY_TRAINING)
 #undef MPT_NO_ARITHMETIC
 #undef MPT_NO_TEXT
@@ -87,6 +92,9 @@
 #pragma GCC diagnostic error "-Wimplicit-function-declaration"
 #endif
 
+#if defined(__SIZEOF_INT__) && __SIZEOF_INT__ < 4
+#error "mpt needs an int of 32 bits"
+#endif
 #ifndef MPT_SIMD
 #define MPT_SIMD 1
 #endif
@@ -94,11 +102,14 @@
 #error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 4 (at most that path)"
 #endif
 
-/* The type of enumerations: in C++ only with one may they hold a number from a file that is none of them. */
+/* Enumerations have the size of int in C and C++, even with -fshort-enums, the default of Arm's bare-metal
+ * ABI; and in C++ only with a type they may hold a number from a file that is none of theirs. */
 #ifdef __cplusplus
-#define MPTI_INT : int
+#define MPTI_ENUM(name) enum name : int
+#elif defined(__GNUC__)
+#define MPTI_ENUM(name) enum __attribute__((mode(__SI__))) name
 #else
-#define MPTI_INT
+#define MPTI_ENUM(name) enum name
 #endif
 
 /* Of a row of a table: its enumerator; its other columns, as the initializer of a struct. */
@@ -171,7 +182,7 @@ MPT_DEF int mpt_version(void);
     X(MPT_E_RANGE,       -8, "out of range: a number does not fit the format it is to be stored in") \
     X(MPT_E_SCALE,       -9, "no loss scale works: see the scaler's verdict")
 
-typedef enum mpt_status MPTI_INT {
+typedef MPTI_ENUM(mpt_status) {
 #define MPTI_X(id, value, text) id = value,
     MPT_STATUSES(MPTI_X)
 #undef MPTI_X
@@ -209,12 +220,12 @@ MPT_DEF const char *mpt_status_text(mpt_status status);
     X(MPT_E3M4,     "e3m4",     1,  3,  4,    3, MPT_SPECIALS_IEEE)   \
     X(MPT_E4M3B11FNUZ, "e4m3b11fnuz", 1, 4, 3, 11, MPT_SPECIALS_FNUZ)
 
-typedef enum mpt_format MPTI_INT {
+typedef MPTI_ENUM(mpt_format) {
     MPT_FORMATS(MPTI_ID)
     MPT_FORMAT_COUNT
 } mpt_format;
 
-typedef enum mpt_specials MPTI_INT {
+typedef MPTI_ENUM(mpt_specials) {
     MPT_SPECIALS_IEEE, MPT_SPECIALS_FN, MPT_SPECIALS_FNUZ, MPT_SPECIALS_FINITE, MPT_SPECIALS_SCALE
 } mpt_specials;
 
@@ -254,7 +265,8 @@ MPT_DEF mpt_status mpt_format_find(const char *name, mpt_format *format);
  *   exponent_bits  in   2..10 (1..10 for SCALE)
  *   mantissa_bits  in   1..52 (0 for SCALE)
  *   bias           in   such that every value, even a subnormal of the format, is a normal double
- * Signed, except SCALE.  Returns: MPT_OK.  Errors: MPT_E_ARG (*info is zeroed).  Threads: any. */
+ * Signed, except SCALE: for an unsigned one (R11G11B10) clamp numbers to 0 first; the code's sign is then 0.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (*info is zeroed).  Threads: any. */
 MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials);
 
@@ -271,7 +283,7 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
     X(MPT_RND_ODD,          "to-odd")               \
     X(MPT_RND_STOCHASTIC,   "stochastic")
 
-typedef enum mpt_rounding MPTI_INT {
+typedef MPTI_ENUM(mpt_rounding) {
     MPT_ROUNDINGS(MPTI_ID)
     MPT_ROUNDING_COUNT
 } mpt_rounding;
@@ -282,17 +294,17 @@ typedef enum mpt_rounding MPTI_INT {
  *             An Inf that cannot stay Inf raises OVERFLOW and INEXACT, like a number that overflows.
  *   SATURATE  the largest finite number; Inf becomes that too (as in "saturating" FP8 conversions)
  *   NAN       NaN in every direction (the largest finite number in a format without NaN); Inf stays Inf */
-typedef enum mpt_overflow MPTI_INT {
+typedef MPTI_ENUM(mpt_overflow) {
     MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN
 } mpt_overflow;
 
 /* What a NaN becomes. KEEP: a quiet NaN that keeps the sign and the top bits of the payload. CANONICAL: the
  * positive quiet NaN without payload. */
-typedef enum mpt_nan_mode MPTI_INT { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
+typedef MPTI_ENUM(mpt_nan_mode) { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
 
 /* When a result counts as tiny: after rounding as if the exponent were unbounded, as x86 and RISC-V do, or
  * before rounding, as ARM does (IEEE 754-2019, clause 7.5). This affects MPT_FLAG_UNDERFLOW only. */
-typedef enum mpt_tininess MPTI_INT { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tininess;
+typedef MPTI_ENUM(mpt_tininess) { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tininess;
 
 #define MPT_FLUSH_RESULTS 1u    /* a subnormal result becomes zero of its sign: UNDERFLOW and INEXACT */
 #define MPT_FLUSH_INPUTS  2u    /* a subnormal of the source's format counts as zero of its sign: no flag */
@@ -387,7 +399,7 @@ MPT_DEF int mpt_is_exact(mpt_format format, double value);
     X(MPT_CLASS_POS_NORMAL,     "+normal")          \
     X(MPT_CLASS_POS_INF,        "+Inf")
 
-typedef enum mpt_class MPTI_INT {
+typedef MPTI_ENUM(mpt_class) {
     MPT_CLASSES(MPTI_ID)
     MPT_CLASS_COUNT
 } mpt_class;
@@ -545,7 +557,7 @@ MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff
                                        size_t n, const mpt_opts *opts, unsigned *flags);
 
 /* The order of the bytes of one element in memory. */
-typedef enum mpt_byte_order MPTI_INT { MPT_NATIVE_ENDIAN, MPT_LITTLE_ENDIAN, MPT_BIG_ENDIAN } mpt_byte_order;
+typedef MPTI_ENUM(mpt_byte_order) { MPT_NATIVE_ENDIAN, MPT_LITTLE_ENDIAN, MPT_BIG_ENDIAN } mpt_byte_order;
 
 /* mpt_convert_bytes_n -- mpt_convert_n for the bytes of a file or a message, with a byte order for each side:
  * big-endian halves of an image to native floats, native floats to little-endian doubles.
@@ -678,7 +690,7 @@ MPT_HD mpt_bf16 mpt_bf16_logb_with(mpt_bf16 a, const mpt_opts *opts, unsigned *f
  *   signaling  in      0: only a signaling NaN raises INVALID (compareQuiet...); else any (...Signaling...)
  *   flags      in/out  NULL, or exceptions that are or-ed in
  * Exact: yes.  Threads: any.  Source: IEEE 754-2019, clause 5.11. */
-typedef enum mpt_relation MPTI_INT {
+typedef MPTI_ENUM(mpt_relation) {
     MPT_LESS = 1, MPT_EQUAL = 2, MPT_GREATER = 4, MPT_UNORDERED = 8
 } mpt_relation;
 MPT_HD int          mpt_f16_eq(mpt_f16 a, mpt_f16 b);
@@ -810,7 +822,7 @@ MPT_DEF mpt_status mpt_bf16_from_text(const char *text, mpt_bf16 *value);
     X(MPT_MXFP4,      "mxfp4",      MPT_E2M1, MPT_E8M0,  32)   \
     X(MPT_NVFP4,      "nvfp4",      MPT_E2M1, MPT_UE4M3, 16)
 
-typedef enum mpt_block MPTI_INT {
+typedef MPTI_ENUM(mpt_block) {
     MPT_BLOCKS(MPTI_ID)
     MPT_BLOCK_COUNT
 } mpt_block;
@@ -833,7 +845,7 @@ MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block);
  *   DEFAULT   FLOOR                                                ROUND
  * emax is the exponent of the element format's largest number. The scale is clamped to the finite range of
  * its format; a block that is not all zeros gets at least the least scale above zero. */
-typedef enum mpt_block_scaling MPTI_INT {
+typedef MPTI_ENUM(mpt_block_scaling) {
     MPT_SCALE_DEFAULT, MPT_SCALE_FLOOR, MPT_SCALE_CEIL, MPT_SCALE_ROUND
 } mpt_block_scaling;
 
