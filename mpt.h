@@ -4057,9 +4057,6 @@ static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size
 }
 
 #if MPTI_X86
-MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
-MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
-
 /* mpti_lanes_tile for 16-bit gradients; with `back`, for the products as the format keeps them, which replace
  * the gradients. */
 MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, unsigned char *g, mpt_format format,
@@ -8261,7 +8258,8 @@ typedef struct mpti_thin {
 #define MPTI_CODES_AT(vector, p, i) (*(const vector *)(const void *)((const uint16_t *)(p) + (i)))
 #define MPTI_TO_FLOATS(vector, p, i) (*(vector *)(void *)((float *)(p) + (i)))
 #define MPTI_TO_CODES(vector, p, i) (*(vector *)(void *)((uint16_t *)(p) + (i)))
-#define MPTI_MASKED_512(op) op " {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}"
+#define MPTI_MASKED_512(op, from) \
+    __asm__(op " {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}" : "=v"(r) : "m"(from), "Yk"(first))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_add_512, mpti_v16, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_mul_512, mpti_v16, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_max_512, mpti_v16, MPTI_OF_3("vpmaxud"))
@@ -8289,17 +8287,14 @@ MPTI_IN_512 mpti_v16 mpti_row_some_512(const void *p, mpt_format format, size_t 
     const uint16_t first = (uint16_t)((1u << n) - 1u);
     mpti_v16       r;
     if (format == MPT_F32) {
-        __asm__(MPTI_MASKED_512("vmovups")
-                : "=v"(r) : "m"(MPTI_FLOATS_AT(mpti_v16_any, p, i)), "Yk"(first));
+        MPTI_MASKED_512("vmovups", MPTI_FLOATS_AT(mpti_v16_any, p, i));
         return r;
     }
     if (format == MPT_F16) {
-        __asm__(MPTI_MASKED_512("vcvtph2ps")
-                : "=v"(r) : "m"(MPTI_CODES_AT(mpti_w16_any, p, i)), "Yk"(first));
+        MPTI_MASKED_512("vcvtph2ps", MPTI_CODES_AT(mpti_w16_any, p, i));
         return r;
     }
-    __asm__(MPTI_MASKED_512("vpmovzxwd")
-            : "=v"(r) : "m"(MPTI_CODES_AT(mpti_w16_any, p, i)), "Yk"(first));
+    MPTI_MASKED_512("vpmovzxwd", MPTI_CODES_AT(mpti_w16_any, p, i));
     return r << 16;
 }
 MPTI_IN_512 mpti_w16 mpti_row_codes_512(mpt_format format, mpti_v16 x)
@@ -8334,13 +8329,6 @@ MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n
 typedef struct mpti_two_256 { mpti_v8 low, high; } mpti_two_256;
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_max_256, mpti_v8, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))
-/* AVX-512's form of this comparison writes a mask register. Constraint "x" admits only AVX2's registers. */
-MPTI_IN_256 mpti_v8 mpti_above_256(mpti_v8 a, mpti_v8 b)
-{
-    mpti_v8 y;
-    __asm__(MPTI_OF_3("vpcmpgtd") : "=x"(y) : "x"(a), "x"(b));
-    return y;
-}
 #define MPTI_TWO(name, one)                                                             \
     MPTI_IN_256 mpti_two_256 name(mpti_two_256 a, mpti_two_256 b)                       \
     {                                                                                   \
@@ -8513,14 +8501,12 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
  * its last elements in pieces: a load of what follows, the next row of dW, waits for a masked store (1.6
  * times as long); `room` has 64 bytes, as gcc does not see that f is not MPT_F32 there. These functions are
  * not inline, or gcc warns of vectors that reach beyond a caller's array of one element. */
-#define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
-    target __attribute__((always_inline)) static inline V mpti_row_any_##isa(                                \
-        const void *p, mpt_format format, size_t i, size_t n)                                                \
+#define MPTI_ROW_LOOPS(target, place, V, isa)                                                                \
+    place V mpti_row_any_##isa(const void *p, mpt_format format, size_t i, size_t n)                         \
     {                                                                                                        \
         return n < 16u ? mpti_row_some_##isa(p, format, i, n) : mpti_row_in_##isa(p, format, i);             \
     }                                                                                                        \
-    target __attribute__((always_inline)) static inline size_t mpti_dot_of_##isa(                            \
-        V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
+    place size_t mpti_dot_of_##isa(V *s, const void *a, mpt_format f, const float *x, size_t n)              \
     {                                                                                                        \
         size_t i;                                                                                            \
         for (i = 0; i + 64u <= n; i += 64u) {                                                                \
@@ -8534,8 +8520,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         }                                                                                                    \
         return i;                                                                                            \
     }                                                                                                        \
-    target __attribute__((always_inline)) static inline float mpti_dot_row_##isa(                            \
-        const void *a, mpt_format f, const void *x, mpt_format g, size_t n)                                  \
+    place float mpti_dot_row_##isa(const void *a, mpt_format f, const void *x, mpt_format g, size_t n)       \
     {                                                                                                        \
         const V zero = mpti_row_all_##isa(0.0f);                                                             \
         V       s[4], t;                                                                                     \
@@ -8580,8 +8565,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         MPTI_NARROW();                                                                                       \
         return 1;                                                                                            \
     }                                                                                                        \
-    target __attribute__((always_inline)) static inline size_t mpti_axpy_of_##isa(                           \
-        void *y, mpt_format f, V k, const void *x, mpt_format g, size_t n)                                   \
+    place size_t mpti_axpy_of_##isa(void *y, mpt_format f, V k, const void *x, mpt_format g, size_t n)       \
     {                                                                                                        \
         size_t i;                                                                                            \
         for (i = 0; i + 16u <= n; i += 16u)                                                                  \
@@ -8589,8 +8573,8 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
                                                             mpti_row_in_##isa(y, f, i)));                    \
         return i;                                                                                            \
     }                                                                                                        \
-    target __attribute__((always_inline)) static inline void mpti_axpy_row_##isa(                            \
-        void *y, mpt_format f, float a, const void *x, mpt_format g, size_t n, int many)                     \
+    place void mpti_axpy_row_##isa(void *y, mpt_format f, float a, const void *x, mpt_format g,              \
+                                   size_t n, int many)                                                       \
     {                                                                                                        \
         const V k = mpti_row_all_##isa(a);                                                                   \
         V       u;                                                                                           \
@@ -8630,8 +8614,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         MPTI_NARROW();                                                                                       \
         return 0;                                                                                            \
     }                                                                                                        \
-    target __attribute__((always_inline)) static inline void mpti_row_block_##isa(                           \
-        const mpti_row_step *r, V a, V k, V factor, size_t i, size_t n)                                      \
+    place void mpti_row_block_##isa(const mpti_row_step *r, V a, V k, V factor, size_t i, size_t n)          \
     {                                                                                                        \
         V d = mpti_row_any_##isa(r->x, MPT_F32, i, n), g;                                                    \
         if (r->m) {                                                                                          \
@@ -8667,8 +8650,8 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         MPTI_NARROW();                                                                                       \
         return !nan;                                                                                         \
     }
-MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, mpti_v16, 512)
-MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
+MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, MPTI_IN_512, mpti_v16, 512)
+MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, MPTI_IN_256, mpti_two_256, 256)
 
 /* Store columns j .. j + 15 of row r of a product (or the n that are left), from their sums. */
 MPTI_IN_256 void mpti_thin_end(const mpti_thin *t, mpti_two_256 s, size_t r, size_t j, size_t n)

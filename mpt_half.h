@@ -2458,12 +2458,13 @@ typedef uint8_t  mpti_b16_any __attribute__((vector_size(16), may_alias, aligned
         __asm__(text : "=v"(r) : "v"(a));           \
         return r;                                   \
     }
-#define MPTI_BINARY(place, R, name, A, text)        \
-    place R name(A a, A b)                          \
-    {                                               \
-        R r;                                        \
-        __asm__(text : "=v"(r) : "v"(a), "v"(b));   \
-        return r;                                   \
+#define MPTI_BINARY(place, R, name, A, text) MPTI_BINARY_IN("v", place, R, name, A, text)
+#define MPTI_BINARY_IN(registers, place, R, name, A, text)                              \
+    place R name(A a, A b)                                                              \
+    {                                                                                   \
+        R r;                                                                            \
+        __asm__(text : "=" registers(r) : registers(a), registers(b));                  \
+        return r;                                                                       \
     }
 #define MPTI_PUT(place, name, V, any)                                                   \
     place void name(unsigned char *p, V x, int how)                                     \
@@ -2505,13 +2506,7 @@ MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_cut_512, mpti_v16, MPTI_OF_3_ROUNDED
 MPTI_BINARY(MPTI_IN_512, mpti_w32, mpti_min_words_512, mpti_w32, MPTI_OF_3("vpminuw"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_pack_unsigned_512, mpti_w32, MPTI_OF_3("vpackuswb"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_pack_signed_512, mpti_w32, MPTI_OF_3("vpacksswb"))
-
-MPTI_IN_512 mpti_v16 mpti_join_512(mpti_w16 low, mpti_w16 high)
-{
-    mpti_v16 r;
-    __asm__("vinserti64x4 {$1, %2, %g1, %0|%0, %g1, %2, 1}" : "=v"(r) : "v"(low), "v"(high));
-    return r;
-}
+MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_join_512, mpti_w16, "vinserti64x4 {$1, %2, %g1, %0|%0, %g1, %2, 1}")
 
 /* x; in lanes where the float u is a NaN, u made quiet. With table 0x22 vfixupimmps does this. */
 MPTI_IN_512 mpti_v16 mpti_unless_nan_512(mpti_v16 x, mpti_v16 u)
@@ -2756,13 +2751,12 @@ MPTI_IN_256 mpti_v8 mpti_all_256(uint32_t x)
 MPTI_IN_256 mpti_v8 mpti_load_256(const void *p) { return *(const mpti_v8_any *)p; }
 MPTI_PUT(MPTI_IN_256, mpti_put_256, mpti_v8, mpti_v8_any)
 MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_halves_256, mpti_v8, "vcvtps2ph {$0, %1, %0|%0, %1, 0}")
-
-MPTI_IN_256 mpti_v8 mpti_join_256(mpti_w8 low, mpti_w8 high)
-{
-    mpti_v8 r;
-    __asm__("vinserti128 {$1, %2, %t1, %0|%0, %t1, %2, 1}" : "=x"(r) : "x"(low), "x"(high));
-    return r;
-}
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
+/* "x": these cannot use the registers that AVX-512 added. mpti_above_256: all ones in lanes where a > b. */
+MPTI_BINARY_IN("x", MPTI_IN_256, mpti_v8, mpti_above_256, mpti_v8, MPTI_OF_3("vpcmpgtd"))
+MPTI_BINARY_IN("x", MPTI_IN_256, mpti_v8, mpti_join_256, mpti_w8,
+               "vinserti128 {$1, %2, %t1, %0|%0, %t1, %2, 1}")
 
 MPTI_IN_256 mpti_v8 mpti_f16_8_256(const unsigned char *p)
 {
@@ -2790,12 +2784,10 @@ MPTI_IN_256 void mpti_bf16_in_256(mpti_v8 *v, const unsigned char *p)
     v[2] = b << 16, v[3] = b & 0xffff0000u;
 }
 
-/* All ones in lanes where u is a NaN. "x": this instruction cannot use the registers that AVX-512 added. */
+/* All ones in lanes where u is a NaN. */
 MPTI_IN_256 mpti_v8 mpti_nan_256(mpti_v8 u)
 {
-    mpti_v8 above;
-    __asm__(MPTI_OF_3("vpcmpgtd") : "=x"(above) : "x"(u & 0x7fffffffu), "x"(mpti_all_256(0x7f800000u)));
-    return above;
+    return mpti_above_256(u & 0x7fffffffu, mpti_all_256(0x7f800000u));
 }
 
 MPTI_IN_256 mpti_v8 mpti_bf16_quiet_8_256(const unsigned char *p)
@@ -2814,8 +2806,7 @@ MPTI_IN_256 mpti_v8 mpti_fp8_8_256(const unsigned char *p, unsigned e4m3)
     if (e4m3)
         w = (w & 0xbfffu) ^ ((mpti_w8)((w & 0x3fffu) == 0x3f80u) & (0x3f80u ^ 0x7e00u));
     __asm__("vcvtph2ps {%1, %0|%0, %1}" : "=x"(r) : "x"(w));
-    __asm__(MPTI_OF_3("vmulps") : "=x"(r) : "x"(r), "x"(mpti_all_256((127u + 8u * e4m3) << 23)));
-    return r;
+    return mpti_mul_ps_256(r, mpti_all_256((127u + 8u * e4m3) << 23));
 }
 
 /* These two round and flush as the control register says. */
@@ -4184,10 +4175,9 @@ MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_min_256, mpti_v8, MPTI_OF_3("vpminud"))
 MPTI_IN_256 mpti_v8 mpti_bf16_stochastic_8_256(const unsigned char *p, const unsigned char *words)
 {
     const mpti_v8 u = mpti_bf16_nan_256(mpti_load_256(p)), a = u & 0x7fffffffu;
-    const mpti_v8 shift = {16, 16, 16, 16, 0, 0, 0, 0};
-    mpti_v8       r, finite;
+    const mpti_v8 shift = {16, 16, 16, 16, 0, 0, 0, 0}, finite = mpti_above_256(mpti_all_256(0x7f800000u), a);
+    mpti_v8       r;
     __asm__("vbroadcasti128 {%1, %0|%0, %1}" : "=x"(r) : "m"(*(const mpti_w8_any *)(const void *)words));
-    __asm__(MPTI_OF_3("vpcmpgtd") : "=x"(finite) : "x"(mpti_all_256(0x7f800000u)), "x"(a));
     r = mpti_min_256(a + (~r >> shift & 0xffffu), mpti_all_256(0x7f7fffffu));
     return (r & finite) | (a & ~finite) | (u & 0x80000000u);
 }
@@ -4925,9 +4915,7 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
             mpti_arith_1(mbits, op, (unsigned char *)&r[i], a + 2u * i, b + 2u * i, c + 2u * i);
 }
 
-MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_256, mpti_v8, MPTI_OF_3("vaddps"))
-MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_sub_256, mpti_v8, MPTI_OF_3("vsubps"))
-MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_256, mpti_v8, MPTI_OF_3("vmulps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_sub_ps_256, mpti_v8, MPTI_OF_3("vsubps"))
 
 /* a * b + c rounded to odd: the float below if its last bit is 1, else the float above. */
 MPTI_IN_256 mpti_v8 mpti_fma_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
@@ -4952,9 +4940,9 @@ MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
 
 /* Four vectors of results, from the kernel's x, y and z. */
 #define MPTI_FOUR_OF(at) (r[0] = at(0), r[1] = at(1), r[2] = at(2), r[3] = at(3))
-#define MPTI_ADD_AT(k) mpti_add_256(x[k], y[k])
-#define MPTI_SUB_AT(k) mpti_sub_256(x[k], y[k])
-#define MPTI_MUL_AT(k) mpti_mul_256(x[k], y[k])
+#define MPTI_ADD_AT(k) mpti_add_ps_256(x[k], y[k])
+#define MPTI_SUB_AT(k) mpti_sub_ps_256(x[k], y[k])
+#define MPTI_MUL_AT(k) mpti_mul_ps_256(x[k], y[k])
 #define MPTI_FMA_AT(k) mpti_fma_256(x[k], y[k], z[k])
 
 /* The kernel of a format for all four operations, 32 elements in a turn. With two operands c is b. To choose
