@@ -131,9 +131,8 @@ typedef MPTI_ENUM(mpt_moments) {
     MPT_MOMENTS_COUNT
 } mpt_moments;
 
-/* One parameter array of the network with all that belongs to it. Zero the struct and set the fields that you
- * have, and their formats (0, MPT_F64, is refused); each call says which it needs. The memory is yours, each
- * array aligned as its elements require. */
+/* One parameter array and all that belongs to it. Zero the struct, set the fields that you have and formats
+ * (0, MPT_F64, is refused); each call says which it needs. The memory is yours, aligned as elements need. */
 typedef struct mpt_tensor {
     const char *name;           /* for reports and checkpoints, not copied; may be NULL */
     size_t      n;              /* number of elements of each array below */
@@ -303,8 +302,7 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
 
 // >>M3 loss scaler --------------------------------------------------------------------------------
-/* The rule of a dialect, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. With
- * none of them, as in static, the scale never moves. */
+/* The rule of a dialect, as bits: nothing else tells them apart. With none (static) the scale never moves. */
 #define MPTI_LATE         0x0001u   /* a move takes effect one update later; `wide` has made it already */
 #define MPTI_F64          0x0002u   /* the original keeps its scale in double (Python's float) */
 #define MPTI_F32_FACTOR   0x0004u   /* rounds factors to FP32 first; otherwise FP32(scale * FP64 factor) */
@@ -618,9 +616,8 @@ typedef struct mpt_tensor_report {
  * mpt_scaler_update refuse: whoever ignores the status skips the step, and is told by the update. As a step
  * after a refused check may be refused, too, a loop that goes on may be refused for good: then zero `step`.
  * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
- * fixed tree, so that the norm is off by at most 2^-21 of itself and, where gradients differ, by far less; no
- * square overflows or vanishes.  Parity: bit-exact host/device, for any thread count, vector width or grid.
- * Threads: one caller per scaler. */
+ * fixed tree: the norm is at most 2^-21 of itself off, where gradients differ far less; no square overflows
+ * or vanishes.  Parity: bit-exact host/device, any threads, width, grid.  Threads: one caller per scaler. */
 MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                              mpt_tensor_report *report);
 
@@ -697,8 +694,7 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
  * by the clip factor, which is then set back to 1, and limit each to [-max_abs, max_abs]. The record keeps
  * the norm from before, so that another mpt_clip would clip twice; a bad step is left alone.
  *   max_abs  in  finite; 0: no limit; where the format does not have it, the next smaller number counts
- * Returns: MPT_OK.  Errors: as mpt_unscale, and MPT_E_ARG for max_abs; MPT_E_ORDER unless mpt_unscale came
- * before; then nothing is changed. */
+ * Returns: MPT_OK.  Errors: as mpt_unscale, MPT_E_ARG for max_abs; MPT_E_ORDER before it; nothing changed. */
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
 
 /* mpt_grad_get -- copy one tensor's gradient to FP32, unscaled and clipped, for an optimizer of your own.
@@ -730,8 +726,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
     X(MPT_OPTIMIZER_LION,      lion,      lion,      MPT_NEEDS_M, ONE, 1)                                  \
     X(MPT_OPTIMIZER_ADAFACTOR, adafactor, adafactor, MPT_NEEDS_FACTORS | MPT_NEEDS_WHOLE, OWN, 0)
 
-/* The structs of hyperparameters, in the order of a checkpoint. Each has an even number of 32-bit fields and
- * then t, so that it can be copied, compared and saved. */
+/* The structs of hyperparameters, in the order of a checkpoint: an even number of 32-bit fields, then t. */
 #define MPT_HYPERPARAMETERS(X) X(sgd) X(adamw) X(lion) X(adafactor)
 
 typedef MPTI_ENUM(mpt_optimizer) {
@@ -1122,9 +1117,8 @@ static inline uint64_t mpt_range_nonzero(const mpt_range *r)
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if there are no finite nonzero values.  Threads: any. */
 MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int *exponent);
 
-/* A survey: the same numbers against every format at once, in one pass and with one histogram. `cell` counts
- * the values between two neighbouring class limits, of whatever formats, so that the report of each format
- * follows exactly. Surveys merge as range reports do. */
+/* A survey: the same numbers against every format at once, in one pass. `cell` counts the values between two
+ * neighbouring class limits of all formats; the report of each follows exactly. Merges like one of these. */
 #define MPT_SURVEY_EDGES (3 * (int)MPT_FORMAT_COUNT)     /* three for each format of the table */
 typedef struct mpt_survey {
     uint64_t count, zero, inf, nan;
@@ -1246,8 +1240,7 @@ MPT_DEF double mpt_exact_value(const mpt_exact *s);
 
 /* ---- rounding report ---- */
 
-/* What rounding did to a set of numbers. Sums are exact or in fixed point: merging the reports of any parts,
- * in any order, gives the report of the whole, byte for byte. */
+/* What rounding did to numbers. Sums are exact or in fixed point, so reports merge like range reports. */
 typedef struct mpt_roundoff {
     uint64_t  count, zero, inf, nan;    /* of the numbers before scale and rounding */
     uint64_t  exact;                    /* finite nonzero: rounding keeps them */
@@ -1277,17 +1270,15 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
  * Stochastic rounding takes the random word of element first_element + (numbers seen so far): for a part of
  * an array set first_element to its place.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is counted.
- * Exact: relative errors are rounded to 24 bits (the largest, too), and for the sum to 2^-40 (at most 2^22);
- * errors in ulp (mpt_ulp of the number) to 2^-24 (at most 2^38); nearest-even, if that is the processor's
- * mode; the sums are exact. */
+ * Exact: relative errors are rounded to 24 bits, for the sum to 2^-40 (at most 2^22), in ulp (mpt_ulp of the
+ * number) to 2^-24 (at most 2^38), nearest-even, if that is the processor's mode; the sums are exact. */
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n);
 
 /* mpt_roundoff_merge -- add src to dst.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for another format, rounding, scale or seed. */
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src);
 
-/* The figures of a report. Of zeros alone, means and SQNR are NaN; the SQNR is -Inf with overflow, else +Inf
- * without noise. */
+/* The figures. Of zeros alone means and SQNR are NaN; SQNR is -Inf with overflow, else +Inf without noise. */
 typedef struct mpt_roundoff_figures {
     double max_relative, mean_relative;
     double max_ulps, mean_ulps;
@@ -1338,8 +1329,7 @@ MPT_DEF mpt_status mpt_stagnation_merge(mpt_stagnation *dst, const mpt_stagnatio
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA without a nonzero update. */
 MPT_DEF mpt_status mpt_stagnation_vanishing(const mpt_stagnation *r, double share, int *factor);
 
-/* mpt_stagnation_write -- as mpt_range_write. The drawing: the histogram of |update| / half a gap, with the
- * line below which updates vanish. */
+/* mpt_stagnation_write -- as mpt_range_write. The drawing: |update| / half a gap; those below 1 vanish. */
 MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style, const char *name,
                                         mpt_writer out);
 
@@ -1367,8 +1357,7 @@ typedef MPTI_ENUM(mpt_sum_method) {
 /* mpt_sum_method_name -- its name in the table; "unknown" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_sum_method_name(mpt_sum_method method);
 
-/* The same sum in all ways at once, and exactly. A zeroed struct is an empty sum; you may read it at any
- * time. Sums depend on the order of their terms, so there is no merge. */
+/* The same sum in all ways, and exactly; zeroed it is empty. It depends on the order: there is no merge. */
 typedef struct mpt_sums {
     uint64_t  n;
     double    f16, bf16, f64;
@@ -1474,8 +1463,7 @@ MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x);
 MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shadowed a, mpt_shadowed b,
                                       mpt_shadowed c);
 
-/* mpt_shadow_write -- write the run and its two events, as mpt_range_write. The drawing: how often each cause
- * occurred, and the two events with their operands. */
+/* mpt_shadow_write -- as mpt_range_write. The drawing: how often each cause occurred; both events. */
 MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const char *name, mpt_writer out);
 
 /* ---- tracking over time ---- */
@@ -1667,18 +1655,16 @@ typedef MPTI_ENUM(mpt_activation) {
 /* mpt_activate, mpt_activate_grad -- y = f(x);  dx = dy * f'(x), from the input x of the forward pass. y may
  * be x, and dx may be dy, if the formats are the same. NaN stays NaN. GELU is x * Phi(x), inside in double,
  * as its tail is a product of large and tiny. They and softmax are a reference: loops of yours that
- * compilers vectorize are many times as fast.
- * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit, and
- * its dx is 0 wherever x <= 0, even if dy is Inf or NaN there.
- * Errors: MPT_E_ARG also for an unknown f. */
+ * compilers vectorize are many times as fast.  Errors: MPT_E_ARG also for an unknown f.
+ * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit; its
+ * dx is 0 where x <= 0, even if dy is Inf or NaN there. */
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
                                 mpt_format x_format, size_t n);
 MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
                                      mpt_format dy_format, const void *x, mpt_format x_format, size_t n);
 
-/* mpt_softmax -- y[r] = softmax(x[r]), row by row, in FP32, with sums in double. The largest element is
- * subtracted first, so that nothing overflows; -Inf gives 0. A row with NaN or +Inf, or only -Inf, becomes
- * NaN. y may be x if the formats are the same. */
+/* mpt_softmax -- y[r] = softmax(x[r]), row by row, in FP32, sums in double. The largest element is subtracted
+ * first: no overflow. -Inf gives 0; NaN, +Inf or only -Inf make a row NaN. y may be x, in the same format. */
 MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
                                size_t cols);
 
@@ -1687,11 +1673,10 @@ MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *
                                     const void *y, mpt_format y_format, size_t rows, size_t cols);
 
 /* mpt_cross_entropy -- mean over the rows of -log softmax(logits[r])[label[r]], and its gradient.
- *   label    in   [rows] below cols
+ *   label    in   [rows] below cols, otherwise MPT_E_DATA
  *   loss     out  the mean, in FP32 from a sum in double; NULL: not wanted
  *   dlogits  out  [rows][cols] (softmax - one-hot) * seed / rows, where seed is the result of
- *                 mpt_scaler_scale(s, 1); NULL: not wanted; may be logits if the formats are the same
- * Errors: MPT_E_DATA for a label out of range. */
+ *                 mpt_scaler_scale(s, 1); NULL: not wanted; may be logits if the formats are the same */
 MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,
                                      size_t rows, size_t cols, float *loss, void *dlogits,
                                      mpt_format dlogits_format, float seed);
@@ -1771,9 +1756,8 @@ typedef struct mpt_policy_row {
 } mpt_policy_row;
 
 /* One row per policy: name, whether ops follow the rules for CPUs, compute, variable and output format. Where
- * all three are the same there is nothing to mix: every op runs in that format (float16 and bfloat16 are for
- * study: they lose updates). cpu_bfloat16 is torch.autocast("cpu"): there exp, softmax, sums and norms stay
- * in BF16, while losses and prod are FP32. */
+ * all three are one, every op runs in that format (float16 and bfloat16 are for study: they lose updates).
+ * cpu_bfloat16 is torch.autocast("cpu"): exp, softmax, sums and norms stay in BF16; losses, prod in FP32. */
 #define MPT_POLICIES(X)                                             \
     X("float32",        0, MPT_F32,  MPT_F32,  MPT_F32)             \
     X("mixed_float16",  0, MPT_F16,  MPT_F32,  MPT_F32)             \
@@ -1850,16 +1834,14 @@ typedef MPTI_ENUM(mpt_op_lists) {
 } mpt_op_lists;
 
 /* tensorflow: the passes of TensorFlow 2.21, step for step; mpt_graph_rewrite says where it differs. They
- * take nodes in the order in which these were added: add a node after its inputs. min_cut, in any order: the
- * same safety, but infer and clear ops become low or FP32 so that casts move the fewest bytes (a minimum cut
- * of the graph). tensorflow_2_19: the rule until then, when an infer op that directly follows low ones became
- * low under the BF16 lists only. */
+ * take nodes in the order of their addition: add a node after its inputs. min_cut, in any order: the same
+ * safety, but infer and clear ops become low or FP32 so that casts move the fewest bytes (a minimum cut).
+ * tensorflow_2_19: the rule until then: infer ops right behind low ones became low only under BF16 lists. */
 typedef MPTI_ENUM(mpt_graph_mode) {
     MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT, MPT_GRAPH_TENSORFLOW_2_19, MPT_GRAPH_MODE_COUNT
 } mpt_graph_mode;
 
-/* A list row of yours, applied in order: add (fails if another list has the op), override (moves it),
- * remove. */
+/* A list row of yours, applied in order: add (fails if another list has the op), override (moves), remove. */
 typedef MPTI_ENUM(mpt_list_edit) { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
 typedef struct mpt_list_row {
     const char   *op;
@@ -1983,8 +1965,7 @@ typedef struct mpt_graph_options {
     double              most_flushed;   /* tolerated share of flushed values */
 } mpt_graph_options;
 
-/* The counters of TensorFlow's summary, and the cost of the casts. As in the original, the first six count
- * type attributes: a node with two types counts twice. */
+/* TensorFlow's counters, and the cost of casts. As there, the first six count types, even two of a node. */
 typedef struct mpt_graph_summary {
     uint64_t processable, recognized, converted, allow_converted, deny_blocking, blocked_by_deny;
     uint64_t nodes;                     /* of the graph before the rewrite */
@@ -2035,8 +2016,7 @@ MPT_DEF mpt_status mpt_graph_group(mpt_graph *g, uint32_t type, uint32_t other);
 #ifndef MPT_NO_REPORTS
 /* mpt_graph_range -- record what a calibration run saw at an output, to be multiplied by 2^log2_scale (0: no
  * scale), in a report against the low format that the rewrite will use; a second call replaces the first. An
- * op that reads or makes values that overflow, or of which more than options->most_flushed are flushed, stays
- * FP32. */
+ * op that reads or makes values that overflow, or of which more than most_flushed are flushed, stays FP32. */
 MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_range *seen, mpt_format low,
                                    int log2_scale);
 #endif
@@ -2585,8 +2565,7 @@ MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
     return s->verdict ? MPT_E_SCALE : MPT_OK;
 }
 
-/* One update of the scale, from what the checks since the last one have found. If any was refused, or there
- * was none, the scale stays, and the next step begins anew. */
+/* One update of the scale, from what checks found since the last. After a refused one, or none, it stays. */
 MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
 {
     const uint32_t rule = mpti_scaler_rule(s->config.dialect);
@@ -3794,8 +3773,7 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
              mpti_is_our_scale(c, c->init_scale) && c->patience >= 1));
 }
 
-/* Not inlined, and mpt_tensors_init neither: a compiler that sees both the early return and a later read of
- * *s warns callers who ignore the status. */
+/* Not inlined, nor is mpt_tensors_init: seeing the early return, gcc warns callers who ignore the status. */
 MPT_DEF MPTI_NOINLINE mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
 {
     const mpt_scaler_config c = config ? *config : mpt_scaler_defaults(MPT_SCALER_MPT);
@@ -3891,8 +3869,7 @@ MPTI_NOINLINE static double mpti_pair_sum(double *lane, size_t n)
     return lane[0];
 }
 
-/* A loop over the elements i of a tile, in `copies` (MPTI_TWICE or MPTI_THRICE), after `before`. Tiles are
- * whole, padded with zeros: compilers vectorize constant counts at -O2. */
+/* A loop over i in a tile, in `copies`, after `before`. A tile is whole: constant counts vectorize at -O2. */
 #define MPTI_TILE_LOOP(copies, name, parameters, arguments, before, ...) \
     MPTI_INLINE void name##_loop parameters                              \
     {                                                                    \
@@ -4266,8 +4243,7 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
         *sum = mpti_sum_of(t, first, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
     else
         *sum = mpti_sum_of(t, first, n, c->factor, c->write_back);
-    /* A sum of 0 is right if all elements are 0, as in embedding rows that the batch does not use: then the
-     * squares of the elements times 2^100 add up to 0 too. */
+    /* A sum of 0 is right if all are 0, as in unused rows of embeddings: then so is that of (x * 2^100)^2. */
     if (!mpti_sum_is_sound(*sum) &&
         (!mpti_f64_is_zero(*sum) ||
          !mpti_f64_is_zero(mpti_sum_of(t, first, n, mpti_shift_for(*sum), 0))))
@@ -4309,8 +4285,7 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
     }
 }
 
-/* A Bloom filter of the sizes of (whole) tensors, less the bits of `known`. Not of addresses: a record may be
- * copied, with its arrays, in the middle of a step. */
+/* A Bloom filter of sizes of (whole) tensors, less `known`. Not of addresses: arrays may move in a step. */
 static uint64_t mpti_sizes_filter(const mpt_tensor *tensors, size_t count, uint64_t known)
 {
     uint64_t bits = 0u;
@@ -6314,10 +6289,9 @@ typedef struct mpti_reporting {
     char                *lock;
 } mpti_reporting;
 
-/* Each thread counts its part of an array into a report on its own stack, and merges that into the whole
- * report when it is done; any order of merging gives the same bytes. The bytes from `field` to before
- * `end_of_it` are settings, copied from the whole; all else starts at zero. The lock uses compiler builtins;
- * where there are none, the array is not split. */
+/* Each thread counts its part of an array into a report on its own stack, and merges that into the whole at
+ * the end; any order gives the same bytes. The bytes from `field` to before `end_of_it` are settings, copied
+ * from the whole; all else starts at zero. Without compiler builtins for a lock the array is not split. */
 #if defined(MPTI_MANY_THREADS) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 #define MPTI_REPORT_PARTS(name, field, end_of_it)                                                   \
     static void mpti_##name##_part(void *context, size_t part, size_t begin, size_t end)            \
@@ -6602,8 +6576,7 @@ MPTI_NOINLINE static void mpti_tell_n(mpti_out *o, const char *text, size_t n)
         o->failed = 1;
 }
 
-/* Add a finite number with 12 significant digits, in a notation that every reader accepts: -1.25e-7. The
- * powers of ten are rounded, so the last digit may be off by one. */
+/* Add a finite number with 12 digits, as every reader takes it: -1.25e-7. The last one may be off by one. */
 MPTI_NOINLINE static void mpti_add_real(mpti_string *s, double x)
 {
     char *first;
@@ -9518,9 +9491,8 @@ MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k)
 
 /* ---- the other ops ---- */
 
-/* An op whose rows do not depend on each other; for activations an element takes the place of a row. With
- * labels, softmax computes the cross-entropy: of the rows from number `first` on, it stores each row's loss,
- * and the gradient if row.out is not NULL. */
+/* An op on independent rows; for activations, on elements. With labels, softmax computes the cross-entropy:
+ * of the rows from number `first` on, it stores each one's loss, and the gradient if row.out is not NULL. */
 typedef struct mpti_on_rows {
     mpti_row        row;
     size_t          rows, cols, first;
@@ -10703,8 +10675,7 @@ static void mpti_pass_lists(mpti_amp *a)
 #define MPTI_FORWARD  1u
 #define MPTI_BACKWARD 2u
 
-/* Queue the types that have all the bits `need` and none of `avoid`, flip their bits `flip`, and record the
- * reason `why` with `via`, unless it is MPT_WHY_NONE. */
+/* Queue the types with all of `need` and none of `avoid`, flip `flip`; record `why` (unless NONE), `via`. */
 MPTI_NOINLINE static void mpti_mark(mpti_amp *a, unsigned need, unsigned avoid, unsigned flip,
                                     mpt_graph_why why, const uint32_t *via)
 {
@@ -11061,8 +11032,7 @@ static void mpti_flow_sides(mpti_flow *f, uint32_t real, uint32_t high)
     mpti_flow_search(f, MPTI_FLOW_S, f->nodes, 0, 0);
 }
 
-/* Whether the cut may choose a type's format: it may for types painted low, and if they are not denied, for
- * casts and for clear and infer ops that read no variable. */
+/* May the cut choose a type's format? If low, or if an undenied cast, clear or infer op without variable. */
 static int mpti_cut_free(unsigned bits)
 {
     return (bits & MPTI_LOW) ||
@@ -11070,8 +11040,7 @@ static int mpti_cut_free(unsigned bits)
             ((bits & MPTI_CAST) || (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER));
 }
 
-/* Set side[t]: S if type t must be low, T if it must not or is not FP32, else the number of the node of its
- * group. Returns: the number of nodes. */
+/* Set side[t]: S if type t must be low, T if it must not, else its group's node.  Returns: how many nodes. */
 static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
 {
     uint32_t *group = a->carry, *s, i, n = a->g->type_count, count = 2;     /* group[root]: side */

@@ -81,8 +81,7 @@
 #endif
 
 // >>C2 types ---------------------------------------------------------------------------------------
-/* The struct tag is that of the CUDA Toolkit, so that you can pass a cudaStream_t without a cast, in C and in
- * C++. NULL is the default stream. */
+/* The struct tag is the CUDA Toolkit's: pass a cudaStream_t without a cast. NULL is the default stream. */
 struct CUstream_st;
 typedef struct CUstream_st *mpt_stream;
 
@@ -106,8 +105,7 @@ typedef struct mpt_cuda_state {
 /* mpt_cuda_create -- make a context for a device, and make the device current. With several GPUs, create a
  * context for each, and make its device current (cudaSetDevice) before calls with it: while another device is
  * current, launches and allocations are refused with MPT_E_CUDA.
- *   out     out  the context, also on an error, so that you can read the error text: destroy it in any case.
- *                NULL only if out of host memory
+ *   out     out  the context, also on an error, for its error text: destroy it in any case; NULL: no memory
  *   device  in   CUDA's device number, from 0
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA (no driver, no such device).
  * May wait for the device.  Threads: one caller per context. */
@@ -1068,8 +1066,7 @@ static mpt_status mpti_launch(mpt_cuda *c, const char *call, void (*kernel)(P...
     return mpti_cuda_result(c, e, call);
 }
 
-/* The number of blocks for an array of which each thread has `width` elements: one per piece. Fewer blocks
- * that loop reach 0.94 of the speed on an H100. */
+/* Blocks for an array, each thread with `width` elements. Fewer that loop reach 0.94 of the speed (H100). */
 static uint64_t mpti_blocks_of(uint64_t n, uint32_t width)
 {
     return n / (MPTI_THREADS * width) + (n % (MPTI_THREADS * width) != 0u);
@@ -1452,8 +1449,7 @@ MPT_HD uint64_t mpti_scale_place(uint64_t line, uint64_t k, uint64_t tiles)
 
 typedef struct mpti_e2m1_at { uint32_t at[7]; } mpti_e2m1_at;
 
-/* A thread has 16 elements: an NVFP4 block, or half of an MX block, whose other half the next thread has. The
- * limits are for scale 1, as MXFP4 needs them. */
+/* A thread has 16 elements: an NVFP4 block, or half an MX block. The limits are for scale 1, for MXFP4. */
 template <class In>
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_format, uint64_t n, uint64_t line,
@@ -1530,8 +1526,7 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
 
 // >>C16 implementation: FP8 delayed scaling --------------------------------------------------------
 #ifndef MPT_NO_FP8
-/* Encode V patterns of a format, and raise *amax to the largest |x|: two patterns per instruction if all are
- * finite, otherwise one by one. */
+/* Encode V patterns, and raise *amax to the largest |x|: two per instruction if all are finite, else one. */
 template <uint32_t V, class In>
 MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2, uint8_t y[V],
                            uint32_t *amax)
@@ -1628,8 +1623,7 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
     mpti_block_note_amax(amax, most);
 }
 
-/* One block per tensor. The history moves on by one, in place, 256 entries at a time: all are read before any
- * is written. With `init` nothing is read. */
+/* One block per tensor. The history moves on in place, 256 entries at a time. With `init` nothing is read. */
 MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
 {
     const uint64_t i = blockIdx.x, length = s.recipe.length;
@@ -2277,8 +2271,7 @@ struct mpti_lamb_stored_ops : mpti_lamb_ops {
     }
 };
 
-/* The squared norms of the weights of chunk i and of their directions, added in the order of mpt.h, to
- * partial[2 i] and partial[2 i + 1]. */
+/* Squared norms of chunk i's weights and directions, in mpt.h's order, to partial[2 i], partial[2 i + 1]. */
 struct mpti_lamb_norms_ops : mpti_lamb_stored_ops {
     struct config : mpt_lamb { double *partial; };
     MPTI_D void one(uint32_t j, float, float *w, float *m, float *v, float *, consts *k)
@@ -2351,8 +2344,7 @@ static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_l
 
 /* ---- the calls ---- */
 
-/* Are all gradients of a list in the list that was checked? They are looked up from where the last one was
- * found, so that one pass finds those of a list in the same order. */
+/* Are all gradients of a list in the checked one? Looked up from the last found: one pass if in order. */
 static bool mpti_cuda_was_checked(const mpt_cuda_list *list, const mpt_cuda_list *checked)
 {
     const uint64_t count = checked->tensor_count;
@@ -2478,8 +2470,7 @@ static cudaDataType_t mpti_gemm_type(mpt_format f)
          : f == MPT_E5M2 ? CUDA_R_8F_E5M2 : CUDA_R_32F;
 }
 
-/* The largest power of two, up to 256, that divides an address and the byte distance to the next matrix of a
- * batch. cublasLt assumes 256 unless it is told. */
+/* The largest power of two, up to 256 (cublasLt's default), that divides an address and a batch's stride. */
 static uintptr_t mpti_gemm_alignment(const void *p, const mpt_gemm_args *g, int64_t stride, mpt_format f)
 {
     const uint64_t bytes = g->batch > 1u ? (uint64_t)stride * 16u / (uint64_t)mpti_gemm_unit(f) : 0u;

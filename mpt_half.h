@@ -116,8 +116,7 @@
 #define MPTI_ID(id, ...) id,
 #define MPTI_COLUMNS(id, ...) {__VA_ARGS__},
 
-/* ALIGNED: so that no vector of a tile crosses a cache line. LIKELY: the usual case, such as numbers that are
- * normal in both formats. */
+/* ALIGNED: no vector of a tile crosses a cache line. LIKELY: the usual case, such as normal numbers. */
 #if defined(__GNUC__) || defined(__clang__)
 #define MPTI_UNUSED __attribute__((unused))
 #define MPTI_NOINLINE __attribute__((noinline))
@@ -164,8 +163,7 @@
 #define MPT_VERSION_PATCH 0
 #define MPT_VERSION (MPT_VERSION_MAJOR * 10000 + MPT_VERSION_MINOR * 100 + MPT_VERSION_PATCH)
 
-/* mpt_version -- the MPT_VERSION that the linked implementation was compiled with.
- * Exact: yes.  Threads: any. */
+/* mpt_version -- the MPT_VERSION that the linked implementation was compiled with.  Threads: any. */
 MPT_DEF int mpt_version(void);
 
 /* Inf, NaN and overflow are results, never errors; a status reports a wrong call or a system failure. Where
@@ -188,8 +186,7 @@ typedef MPTI_ENUM(mpt_status) {
 #undef MPTI_X
 } mpt_status;
 
-/* mpt_status_text -- one English sentence for a status; "unknown status" for anything else.
- * Returns: a string that lives forever.  Threads: any. */
+/* mpt_status_text -- an English sentence, a static string; "unknown status" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_status_text(mpt_status status);
 
 // >>H3 formats ------------------------------------------------------------------------------------
@@ -251,8 +248,7 @@ typedef struct mpt_format_info {
     double       epsilon;           /* distance from 1 to the next number: 2^-mantissa_bits */
 } mpt_format_info;
 
-/* mpt_format_get -- the description of a format of the table.
- * Returns: a pointer that lives forever; NULL for an unknown format.  Threads: any. */
+/* mpt_format_get -- the row of a format, which lives forever; NULL for an unknown format.  Threads: any. */
 MPT_DEF const mpt_format_info *mpt_format_get(mpt_format format);
 
 /* mpt_format_find -- the format with this text name ("f16", "e4m3", ...).
@@ -298,8 +294,7 @@ typedef MPTI_ENUM(mpt_overflow) {
     MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN
 } mpt_overflow;
 
-/* What a NaN becomes. KEEP: a quiet NaN that keeps the sign and the top bits of the payload. CANONICAL: the
- * positive quiet NaN without payload. */
+/* What a NaN becomes. KEEP: quiet, with its sign and the top bits of its payload. CANONICAL: nan_code. */
 typedef MPTI_ENUM(mpt_nan_mode) { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
 
 /* When a result counts as tiny: after rounding as if the exponent were unbounded, as x86 and RISC-V do, or
@@ -327,8 +322,7 @@ typedef struct mpt_opts {
     uint32_t        stream;         /* for example the tensor's number */
 } mpt_opts;
 
-/* Exception flags (IEEE 754-2019, clause 7). They are sticky: calls set flags and never clear any. A result
- * raises UNDERFLOW if it is both tiny and inexact. */
+/* Exception flags (IEEE 754-2019, clause 7), sticky: calls never clear any. UNDERFLOW: tiny and inexact. */
 #define MPT_FLAG_INVALID   1u
 #define MPT_FLAG_DIVBYZERO 2u
 #define MPT_FLAG_OVERFLOW  4u
@@ -407,8 +401,7 @@ typedef MPTI_ENUM(mpt_class) {
 /* mpt_class_name -- "+normal", "-0", "quiet NaN" ...; "unknown class" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_class_name(mpt_class c);
 
-/* mpt_classify -- the class of a code of any format of the table.
- * Returns: the class; MPT_CLASS_SIGNALING_NAN for an unknown format.  Threads: any. */
+/* mpt_classify -- the class of a code; MPT_CLASS_SIGNALING_NAN for an unknown format.  Threads: any. */
 MPT_DEF mpt_class mpt_classify(mpt_format format, uint64_t code);
 
 /* mpt_ulp -- the gap between neighbouring numbers of a format in the binade of |value|, that is the weight of
@@ -446,8 +439,7 @@ MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t 
  * rounds once, to nearest, ties to even; a NaN becomes quiet and keeps its sign and the top bits of its
  * payload. A conversion from a small format is exact. `.bits` is the code, to be stored as an integer.
  * Exact: correctly rounded.  Parity: bit-exact host/device.  Threads: any.
- * Source: IEEE 754-2019, clauses 3.4 (binary16), 4.3.1, 5.4.2; OCP 8-bit Floating Point Specification (OFP8)
- * v1.0, sections 5.1 and 5.2. */
+ * Source: IEEE 754-2019, clauses 3.4 (binary16), 4.3.1, 5.4.2; OCP OFP8 v1.0, sections 5.1 and 5.2. */
 
 /* mpt_f16_from_f32, mpt_f16_from_f64 -- to FP16. Overflow (|x| >= 65520) gives Inf, |x| <= 2^-25 gives zero.
  * mpt_f16_from_f64 rounds once; a conversion by way of float would round twice. */
@@ -476,10 +468,9 @@ MPT_HD mpt_e5m2 mpt_e5m2_from_f64(double x);
 MPT_HD float    mpt_f32_from_e5m2(mpt_e5m2 c);
 MPT_HD double   mpt_f64_from_e5m2(mpt_e5m2 c);
 
-/* mpt_f16_next, mpt_bf16_next -- the neighbour above if `up` is nonzero, else the neighbour below (nextUp and
- * nextDown of IEEE 754-2019, clause 5.3.1). Going up, the largest finite number becomes +Inf, +Inf stays,
- * both zeros become the least positive subnormal, and the negative subnormal nearest to zero becomes -0;
- * going down is the mirror image. A NaN becomes quiet. */
+/* mpt_f16_next, mpt_bf16_next -- the neighbour above if `up` is nonzero, else below (nextUp and nextDown of
+ * IEEE 754-2019, clause 5.3.1). Up, the largest finite number becomes +Inf, which stays, zeros the least
+ * positive subnormal, and the greatest negative one -0; down is the mirror image. A NaN becomes quiet. */
 MPT_HD mpt_f16  mpt_f16_next(mpt_f16 h, int up);
 MPT_HD mpt_bf16 mpt_bf16_next(mpt_bf16 b, int up);
 
@@ -538,8 +529,7 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  *   with flags or other options, if the rounding is nearest-even, f32 to f16, bf16, e4m3 and e5m2, for each
  *   256 elements that are all zero or in the range of the destination's normal numbers.
  * From formats of 8 bits or fewer each code is converted once and then looked up, unless the rounding is
- * stochastic. Other conversions go element by element, faster from f32 and f64 numbers that are normal in
- * the destination.
+ * stochastic. Others go element by element, faster from f32 and f64 numbers normal in the destination.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option, arrays that overlap
  * (nothing is written).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
@@ -597,10 +587,9 @@ MPT_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, const
  *   src           in   [n]
  *   format, info  in   any format of the table; not NULL
  *   opts          in   NULL for the defaults
- * Each result is mpt_decode of mpt_encode of the element, as a float (in a format whose range is beyond
- * float's, a number may round to 2^128, which becomes Inf). With options it converts there and back.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option (nothing is written).
- * Threads: any. */
+ * Each result is mpt_decode of mpt_encode of the element, as a float (2^128, to which a format of wider range
+ * may round, becomes Inf). With options it converts there and back.  Threads: any.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, unknown formats or options; nothing is written. */
 MPT_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_format format,
                                   const mpt_opts *opts);
 MPT_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, const mpt_format_info *info,
@@ -833,8 +822,7 @@ typedef struct mpt_block_info {
     int         size;               /* elements per block; the last block of an array may be shorter */
 } mpt_block_info;
 
-/* mpt_block_get -- the description of a block format.
- * Returns: a pointer that lives forever; NULL for an unknown format.  Threads: any. */
+/* mpt_block_get -- the row of a block format, which lives forever; NULL for an unknown one.  Threads: any. */
 MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block);
 
 /* How the scale of a block is computed from amax, the largest magnitude in the block.
@@ -849,8 +837,7 @@ typedef MPTI_ENUM(mpt_block_scaling) {
     MPT_SCALE_DEFAULT, MPT_SCALE_FLOOR, MPT_SCALE_CEIL, MPT_SCALE_ROUND
 } mpt_block_scaling;
 
-/* Zero-initialised options are the defaults: the block format's DEFAULT scaling, one code per byte, tensor
- * scale 1, elements rounded to nearest-even. */
+/* Zero-initialised options are the defaults: DEFAULT scaling, one code per byte, scale 1, nearest-even. */
 typedef struct mpt_block_opts {
     mpt_block_scaling scaling;
     int               packed;       /* nonzero: element codes are packed without gaps, as by mpt_pack_n */
@@ -892,8 +879,7 @@ MPT_DEF size_t mpt_packed_size(size_t n, int bits);
  * of code i is bit (i * bits + k) of the packed string, and bit j of that string is bit j mod 8 of byte
  * j / 8: the first of two 4-bit codes is the low half of the byte. In codes, bits above `bits` are ignored by
  * packing; unused bits of the last packed byte are zero. Packing may work in place; unpacking may not.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, other bits, or arrays that overlap otherwise.
- * Threads: any. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, other bits, or other overlap.  Threads: any. */
 MPT_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, int bits);
 MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n, int bits);
 #endif /* MPT_NO_BLOCKS */
@@ -967,8 +953,7 @@ MPT_HD uint64_t mpti_shift_rne64(uint64_t sig, int shift)
     return (sig + ((MPTI_ONE << (shift - 1)) - 1u) + ((sig >> shift) & 1u)) >> shift;
 }
 
-/* Nonzero if `array` cannot be n > 0 elements of `bytes` bytes: it is NULL, or larger than half the address
- * space, which no object is, and beyond which sizes in bytes could wrap. */
+/* Can `array` not be n > 0 elements? It is NULL, or over half of memory: no object is, and sizes may wrap. */
 static inline int mpti_no_array_here(const void *array, size_t n, size_t bytes)
 {
     return n && (!array || n > (size_t)-1 / 2u / bytes);
@@ -1033,8 +1018,7 @@ MPT_HD double mpti_error_of(double rounded, double value)
 
 /* Round the float pattern a, without its sign and within the format's range, to a code of a small IEEE-like
  * format: to nearest, ties to even. The format has m mantissa bits; `least` is float's exponent field of its
- * least normal number. A carry out of the mantissa correctly increments the exponent. m and `least` are
- * constants in most calls, so the function folds into a few instructions.
+ * least normal number. A carry out of the mantissa correctly increments the exponent.
  *
  *   f32   eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm       f16: m 10, least 113     e4m3: m 3, least 121
  *   f16      eeeee mmmmmmmmmm|<- 13 dropped     bf16: m 7, least 1       e5m2: m 2, least 113
@@ -1095,8 +1079,7 @@ MPT_HD uint32_t mpti_small_special(uint32_t a, int m, uint32_t inf)
 /* f32 pattern -> f16 code.
  *
  *   |x|  0 ........ 2^-25 ........ 2^-14 ............... 65520 ...... Inf   NaN
- *        -> 0 (and 2^-25)  subnormal       normal               Inf         quiet NaN
- */
+ *        -> 0 (and 2^-25)  subnormal       normal               Inf         quiet NaN */
 MPT_HD uint16_t mpti_f16_encode(uint32_t u)
 {
     const uint32_t a = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
@@ -1161,8 +1144,7 @@ MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
  *   |x|  0 ........ 2^-10 ....... 2^-6 ............ 464 ...... Inf   NaN
  *   E4M3 -> 0 (and 2^-10)  subnormal      normal (and 464)  beyond   NaN
  *   |x|  0 ........ 2^-17 ....... 2^-14 ......... 61440 ...... Inf   NaN
- *   E5M2 -> 0 (and 2^-17)  subnormal      normal    (and 61440) beyond   NaN
- */
+ *   E5M2 -> 0 (and 2^-17)  subnormal      normal    (and 61440) beyond   NaN */
 MPT_HD uint32_t mpti_fp8_code(uint32_t u, int e5m2, int saturate)
 {
     const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u, beyond = e5m2 ? 0x7cu : 0x7fu;
@@ -1218,8 +1200,7 @@ MPT_HD uint32_t mpti_e5m2_stochastic(uint32_t u, uint32_t r) { return mpti_stoch
  * float to 22 bits or fewer equals one rounding of the double. Overflow to odd gives the largest float.
  *
  *   f64   s eeeeeeeeeee mmmmmmmmmmmmmmmmmmmmmmm mmm...mmm
- *   f32   s    eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm|<- 29 bits dropped, more for a subnormal float
- */
+ *   f32   s    eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm|<- 29 bits dropped, more for a subnormal float */
 MPT_HD uint32_t mpti_f32_drop(uint64_t sig, int drop, int odd)
 {
     if (odd)
@@ -1459,8 +1440,7 @@ MPT_HD int mpti_opts_set(const mpt_opts *o)
 }
 
 #ifndef MPT_NO_BLOCKS
-/* The constants of a call that quantizes or dequantizes. The tensor scale is tensor_sig * 2^tensor_exp. The
- * device reads none of the pointers. */
+/* The constants of a call. Tensor scale: tensor_sig * 2^tensor_exp. The device reads none of the pointers. */
 typedef struct mpti_blocks {
     const mpt_block_info  *block;
     const mpt_format_info *element, *scale;
@@ -1680,8 +1660,7 @@ MPT_HD uint64_t mpti_shift16(const mpti_env *e, unsigned sign, uint64_t sig, int
     return kept + (uint64_t)mpti_drop_goes_up(e->rounding, e->random, sign, (unsigned)kept & 1u, sig, shift);
 }
 
-/* Arithmetic rounds only here. x.sig is not 0. If it is inexact, it has mbits + 3 bits or more, and its last
- * bit is a sticky bit, set to stand for the rest. */
+/* Arithmetic rounds only here. x.sig is not 0; if inexact, it has mbits + 3 bits or more, the last sticky. */
 MPT_HD unsigned mpti_round16(mpti_env *e, mpti_num x)
 {
     const int least = mpti_least_exp16(e), up = mpti_clz64(x.sig), normal_shift = 63 - e->mbits;
@@ -2159,8 +2138,7 @@ enum {
     MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4
 };
 
-/* The highest path allowed; tests and benchmarks define it as a variable. gcc for Windows gets SSE2: it
- * aligns stacks to 16 bytes only, even for longer vectors. */
+/* The highest path; tests define it as a variable. gcc for Windows, with stacks aligned to 16, gets SSE2. */
 #ifndef MPTI_LAST_PATH
 #if MPT_SIMD && defined(_WIN32) && !defined(__clang__)
 #define MPTI_LAST_PATH MPTI_PATH_SSE2
@@ -2172,8 +2150,7 @@ enum {
 #endif
 
 /* The floating-point control register: MXCSR on x86; FPCR on aarch64, where 0 means rounding to nearest and
- * no flushing, default NaN, alternative half precision or traps; 0 elsewhere. Reads are volatile, because
- * the register changes without the compiler's knowledge. */
+ * no flushing, default NaN, alternative half precision or traps; 0 elsewhere. It changes unseen: volatile. */
 #if MPTI_X86
 static inline uint64_t mpti_control(void)
 {
@@ -2284,8 +2261,7 @@ enum { MPTI_PARTS = 1 };
 #define MPTI_IN_PARTS(n, least, range, context) (range(context, 0, 0, n), (size_t)1)
 #endif
 
-/* The path of this call: a few loads and tests, no stored state. Inline for callers where the time of a call
- * matters; the many others share mpti_path. */
+/* The path of this call, from a few loads and tests. Inline where a call's time matters; else mpti_path. */
 static inline int mpti_path_here(void)
 {
     const int last = MPTI_LAST_PATH;
@@ -2366,9 +2342,8 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
 
 /* ---- kernels ---- */
 
-/* A kernel reads up to three arrays and writes one, in groups of 64 elements, from lower to higher addresses.
- * It loads elements before it stores their results, so narrowing works in place. No kernel depends on the
- * control register, unless its caller checks or sets the register first. */
+/* A kernel reads up to three arrays and writes one, in groups of 64 elements, upwards. It loads before it
+ * stores, so narrowing works in place. The control register matters only where a caller checks or sets it. */
 #define MPTI_KERNEL_PARAMETERS                                                                   \
     (unsigned char *to, const unsigned char *a, const unsigned char *b, const unsigned char *c, \
      size_t groups, int how)
@@ -2704,8 +2679,7 @@ MPTI_IN_512 void mpti_fp8_out_512(unsigned char *p, const unsigned char *from, i
                                    mpti_fp8_words_512(y, e4m3, saturate), x, y), how);
 }
 
-/* Store a tile of floats with non-temporal stores of whole cache lines. If `to` is not aligned to a line, the
- * partial lines at both ends get ordinary stores. */
+/* Store a tile of floats by non-temporal stores; partial cache lines at its ends get ordinary ones. */
 MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 {
     const size_t         past = (uintptr_t)to % 64u, up = past ? 64u - past : 0u;
@@ -2717,9 +2691,8 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
     memcpy(to + i, from + i, 4 * MPTI_TILE - i);
 }
 
-/* A kernel whose `statement` converts `elements` elements, at most a group, from a to `to`, with `how` as its
- * `how`: a branch at each store, on whether it is non-temporal, costs no time. `ahead`: the bits of `how` at
- * which it prefetches; AROUND alone shares that branch. */
+/* A kernel whose `statement` converts `elements` elements, at most a group, from a to `to`. A branch on `how`
+ * at each store costs no time. `ahead`: bits of `how` at which it prefetches; AROUND alone shares that. */
 #define MPTI_KERNEL_FOR(target, ahead, name, elements, in_bytes, out_bytes, statement)              \
     target MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                      \
     {                                                                                               \
@@ -2882,8 +2855,7 @@ MPTI_KERNEL_256(mpti_bf16_from_f32_256, 16, 4, 2,
 
 /* ---- SSE2 ---- */
 
-/* Sixteen elements at a time, if all are zero or normal in both formats. If one is not (NaN, Inf, subnormal),
- * all sixteen are converted one by one. */
+/* Sixteen elements at a time, if all are zero or normal in both formats; otherwise one by one. */
 typedef uint32_t mpti_v4 __attribute__((vector_size(16), may_alias));
 typedef int32_t  mpti_s4 __attribute__((vector_size(16), may_alias));
 typedef int16_t  mpti_s8 __attribute__((vector_size(16), may_alias));
@@ -3013,8 +2985,7 @@ MPTI_KERNEL_NEON(mpti_f16_from_f64_n_neon, 8, 2,
 
 /* ---- the driver ---- */
 
-/* A kernel and its arrays. A source that is no array has elements of 0 bytes, so that its pointer never
- * moves; it may point to constants for the kernel. */
+/* A kernel and its arrays. A source that is constants, not an array, has elements of 0 bytes: it stays. */
 typedef struct mpti_job {
     mpti_kernel         *kernel;
     unsigned char       *to;
@@ -3061,8 +3032,7 @@ MPTI_UNUSED static void mpti_run_few(const mpti_job *j, size_t i, size_t n)
     memcpy(j->to + i * j->out, out, n * j->out);
 }
 
-/* Jobs over more bytes than this do not fit in the cache and use non-temporal stores: ordinary stores would
- * first read the memory that they overwrite. */
+/* Larger jobs use non-temporal stores: out of cache, ordinary ones would first read what they overwrite. */
 #ifndef MPTI_AROUND_BYTES       /* tests define it as a variable */
 #define MPTI_AROUND_BYTES ((size_t)32 << 20)
 #endif
@@ -3184,8 +3154,7 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
 
 #define MPTI_BYTES(bits) ((bits) <= 8 ? 1 : (bits) <= 16 ? 2 : (bits) <= 32 ? 4 : 8)
 
-/* This macro alone derives the limits of a format, both for the table (`pow2` is MPTI_POW2) and for formats
- * that a program defines (`pow2` is mpti_pow2). */
+/* The limits of a format: of the table with pow2 MPTI_POW2, of one that a program defines with mpti_pow2. */
 #define MPTI_FORMAT_INFO(name, s, e, m, bias, sp, pow2)                                       \
     {                                                                                         \
         name, (s) + (e) + (m), s, e, m, bias, sp,                                             \
@@ -3354,8 +3323,7 @@ MPTI_NOINLINE static int mpti_round_up(const mpt_opts *o, unsigned sign, unsigne
                                       shift - beyond);
 }
 
-/* Round sig * 2^q, finite and not zero, to a code without its sign, as if the exponent had no upper limit:
- * the caller handles overflow. The highest bit of sig is 1. */
+/* Round sig * 2^q, where bit 63 of sig is 1, to a code without sign, as if exponents had no upper limit. */
 static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, unsigned sign,
                                    const mpt_opts *o, unsigned *flags)
 {
@@ -3688,8 +3656,7 @@ MPTI_NOINLINE static int mpti_kernel_set(int doubles)
     return path ? path - 1 : 0;
 }
 
-/* The kernel of a pair on this processor's path; NULL if the pair has none. Inline, so that a call with a
- * constant pair brings the kernels of that pair alone into the program. */
+/* The kernel of a pair on this path; NULL if it has none. Inline: a constant pair links its kernels alone. */
 MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 {
     const int set = mpti_kernel_set(pair == MPTI_PAIR(MPT_F32, MPT_F64) ||
@@ -3715,9 +3682,8 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 
 static mpti_kernel *mpti_kernel_of(int pair) { return mpti_kernel_here(pair); }
 
-/* The codes of 32 floats / 2^exp in a format of 8 bits or fewer with a mantissa, clamped to its largest
- * numbers, Inf and NaN too. Subtracting exponents divides. Where the number or the quotient is a subnormal
- * float that is wrong, but the code is 0 in any case. */
+/* The codes of 32 floats / 2^exp in a format of at most 8 bits with a mantissa, clamped to its largest number
+ * (Inf, NaN too). Subtracting exponents divides; it is wrong for subnormal floats, whose code is 0 anyway. */
 MPTI_INLINE void mpti_byte_codes_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
                                       const mpt_format_info *f, int exp)
 {
@@ -3951,8 +3917,7 @@ static int mpti_bad_side(const mpti_side *side, void *array, size_t n)
 
 static int mpti_is_packed(const mpti_side *side) { return side->stride == side->info->bytes && !side->swap; }
 
-/* Copy n elements of `bytes` bytes, which are to_apart and from_apart bytes apart, between memory and a tile.
- * Copies whose size compilers know take a quarter of the time. */
+/* Copy n elements between memory and a tile. Copies whose size compilers know take a quarter of the time. */
 #define MPTI_LAY(width)                                                                             \
     for (i = 0; i < n; i++)                                                                         \
         memcpy(to + (ptrdiff_t)i * to_apart, from + (ptrdiff_t)i * from_apart, width)
@@ -4170,8 +4135,7 @@ MPTI_PHILOX(512, MPTI_AVX512_TARGET, MPTI_IN_512, mpti_v16, mpti_q8)
 
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_min_256, mpti_v8, MPTI_OF_3("vpminud"))
 
-/* Eight floats to bf16, in the upper halves of lanes. Lanes 0 to 3 take the upper halves of four words, the
- * others the lower halves. See mpti_bf16_stochastic_16_512. */
+/* As mpti_bf16_stochastic_16_512. Lanes 0 to 3 take the upper halves of four words, the others the lower. */
 MPTI_IN_256 mpti_v8 mpti_bf16_stochastic_8_256(const unsigned char *p, const unsigned char *words)
 {
     const mpti_v8 u = mpti_bf16_nan_256(mpti_load_256(p)), a = u & 0x7fffffffu;
@@ -4883,8 +4847,7 @@ MPTI_DEF const char *mpt_simd_name(void)
 /* The operations. A kernel's `how` is an operation times MPTI_ARITH, plus flags such as MPTI_AROUND. */
 enum { MPTI_ARITH_ADD, MPTI_ARITH_SUB, MPTI_ARITH_MUL, MPTI_ARITH_FMA, MPTI_ARITH = 8 };
 
-/* One element, with integers: the portable path, and the reference for the kernels. a + b is fma(a, 1, b),
- * and a * b is fma(a, b, z) with a zero z of the product's sign. */
+/* One element, with integers: the reference. a + b is fma(a, 1, b); a * b adds a zero of its own sign. */
 MPTI_NOINLINE static void mpti_arith_1(int mbits, int op, unsigned char *to, const unsigned char *a,
                                        const unsigned char *b, const unsigned char *c)
 {
@@ -4945,9 +4908,8 @@ MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
 #define MPTI_MUL_AT(k) mpti_mul_ps_256(x[k], y[k])
 #define MPTI_FMA_AT(k) mpti_fma_256(x[k], y[k], z[k])
 
-/* The kernel of a format for all four operations, 32 elements in a turn. With two operands c is b. To choose
- * the operation by a branch in each turn costs little; one for each would be four times the code. Vectors
- * of 64 bytes gain 0 to 13% in L1, nothing out of cache. */
+/* The kernel of a format, 32 elements in a turn. With two operands c is b. A branch in each turn chooses the
+ * operation, which costs little. Vectors of 64 bytes gain 0 to 13% in L1, nothing out of cache. */
 #define MPTI_ARITH_KERNEL(T, M)                                                                    \
     MPTI_AVX2_TARGET static void mpti_##T##_arith_256 MPTI_KERNEL_PARAMETERS                       \
     {                                                                                              \
@@ -5253,8 +5215,7 @@ MPTI_DEF size_t mpt_to_text(char *buf, size_t cap, mpt_format format, uint64_t c
 
 /* ---- reading ---- */
 
-/* What a text stands for. A number is sig * 2^exp. Bit 62 is the highest one bit of sig, and the last bit is
- * also set if the number has any bits below it. sig is 0 for zero. */
+/* What a text stands for. A number is sig * 2^exp: sig is 0, or its highest bit is 62, its last sticky. */
 enum { MPTI_READ_NUMBER, MPTI_READ_INF, MPTI_READ_NAN, MPTI_READ_SNAN };
 typedef struct mpti_read {
     int         kind;
@@ -6016,8 +5977,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  * 5. The tests compare with the rows of tests/half_ref.h: type these from the standard, not from here.
  * An instruction set: add its path to those of >>H12, and there one block of functions that load each format
  * as floats and store floats as each format, with an MPTI_KERNEL_... macro of its own; then add its kernels
- * to the lines of mpti_kernel_here (>>H14).
- */
+ * to the lines of mpti_kernel_here (>>H14). */
 
 // >>H19 licence ------------------------------------------------------------------------------------
 /* MIT License
