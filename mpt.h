@@ -2213,12 +2213,6 @@ MPT_HD double mpti_norm_from_sumsq(double sumsq, unsigned found_inf)
     return found_inf ? mpti_f64_make((uint64_t)0x7ff << 52) : sqrt(sumsq);
 }
 
-MPT_HD float mpti_clip_factor(double norm, float max_norm, unsigned found_inf)
-{
-    const double most = mpti_to_f64(max_norm);
-    return found_inf || !(norm > most) ? 1.0f : mpti_to_f32(most / norm);
-}
-
 /* ---- the loss scale ---- */
 
 MPT_HD uint32_t mpti_scaler_rule(int32_t dialect)
@@ -2692,9 +2686,10 @@ MPT_HD int mpti_is_clipped(const mpt_step *step) { return (step->stage & (uint32
 /* A refused clip closes the record like a refused step: no step may go unclipped.  Returns: 0 then. */
 MPT_HD int mpti_clip_step(mpt_step *step, float max_norm)
 {
-    const int open = mpti_step_is_open(step);
+    const double most = mpti_to_f64(max_norm);
+    const int    open = mpti_step_is_open(step);
     if (open)
-        step->clip_factor = mpti_clip_factor(step->norm, max_norm, step->found_inf);
+        step->clip_factor = step->found_inf || !(step->norm > most) ? 1.0f : mpti_to_f32(most / step->norm);
     step->stage = open ? step->stage | (uint32_t)MPT_STAGE_CLIPPED : (uint32_t)MPT_STAGE_REFUSED;
     return open;
 }
@@ -4698,14 +4693,10 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
 /* Does an array of floats overlap an array that holds the weights? */
 static int mpti_weight_meets(const mpt_tensor *t, const float *array)
 {
-    const mpti_touch touch = {t, NULL, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT};
-    const mpti_span  other = mpti_span_of(array, t->n * sizeof *array, 1);
-    mpti_span        span[MPTI_ARRAYS];
-    size_t           i = 0;
-    mpti_spans(&touch, 0, span);
-    while (i < MPTI_ARRAYS && !mpti_spans_meet(&span[i], &other))
-        i++;
-    return i < MPTI_ARRAYS;
+    const size_t bytes = t->n * sizeof *array;
+    return mpti_meet(array, bytes, mpti_has_master(t) ? t->master : NULL, bytes) ||
+           mpti_meet(array, bytes, mpti_has_extra(t) ? t->extra : NULL, t->n * sizeof(uint16_t)) ||
+           mpti_meet(array, bytes, t->param, t->n * mpti_format_bytes(t->param_format));
 }
 
 /* Write a tensor's weights from src or, if dst is not NULL, read them to dst. */
@@ -9885,8 +9876,7 @@ static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answe
             a->why = "refused in 16 bits; under tf32 its inputs stay FP32";
         }
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -10007,8 +9997,9 @@ static int mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t 
 MPTI_NOINLINE static mpt_status mpti_graph_fail(mpt_graph *g, mpt_status status, const char *node,
                                                 const char *why)
 {
-    g->fault.node = node;
-    g->fault.why = why;
+    const mpt_graph_fault fault = {node, why};
+    if (g)
+        g->fault = fault;
     return status;
 }
 
@@ -10109,9 +10100,7 @@ MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char
                                       uint32_t flags, uint32_t *id)
 {
     const mpt_graph_node n = {name, op, device, flags, MPT_GRAPH_NONE, MPT_GRAPH_NONE, 0, 0};
-    if (!g)
-        return MPT_E_ARG;
-    if (!name || !op)
+    if (!g || !name || !op)
         return mpti_graph_fail(g, MPT_E_ARG, name, "a node needs a name and an op");
     if (mpti_graph_room(g, 1, 0, 0, 0) != MPT_OK)
         return MPT_E_MEMORY;
@@ -10126,9 +10115,7 @@ MPT_DEF mpt_status mpt_graph_type_add(mpt_graph *g, uint32_t node, const char *n
 {
     mpt_graph_node *n;
     mpt_graph_type *t;
-    if (!g)
-        return MPT_E_ARG;
-    if (node >= g->node_count || !name)
+    if (!g || node >= g->node_count || !name)
         return mpti_graph_fail(g, MPT_E_ARG, NULL, "a type needs a node and a name");
     if (mpti_graph_room(g, 0, 1, 0, 0) != MPT_OK)
         return MPT_E_MEMORY;
@@ -10145,9 +10132,7 @@ MPT_DEF mpt_status mpt_graph_output_add(mpt_graph *g, uint32_t type, uint64_t el
 {
     mpt_graph_output o = {elements ? elements : 1, type, 0, MPT_GRAPH_NONE, MPT_GRAPH_NONE, {0.0, 0, 0}};
     mpt_graph_type  *t;
-    if (!g)
-        return MPT_E_ARG;
-    if (type >= g->type_count || elements > (uint64_t)1 << 40)
+    if (!g || type >= g->type_count || elements > (uint64_t)1 << 40)
         return mpti_graph_fail(g, MPT_E_ARG, NULL, "an output needs a type, and at most 2^40 elements");
     if (mpti_graph_room(g, 0, 0, 1, 0) != MPT_OK)
         return MPT_E_MEMORY;
@@ -10162,9 +10147,7 @@ MPT_DEF mpt_status mpt_graph_input_add(mpt_graph *g, uint32_t type, uint32_t sou
 {
     mpt_graph_input in = {type, 0, MPT_GRAPH_NONE, MPT_GRAPH_NONE, MPT_GRAPH_NONE};
     mpt_graph_type *t;
-    if (!g)
-        return MPT_E_ARG;
-    if (type >= g->type_count || (source != MPT_GRAPH_NONE && source >= g->output_count))
+    if (!g || type >= g->type_count || (source != MPT_GRAPH_NONE && source >= g->output_count))
         return mpti_graph_fail(g, MPT_E_ARG, NULL, "an input needs a type, and an output to read");
     if (mpti_graph_room(g, 0, 0, 0, 1) != MPT_OK)
         return MPT_E_MEMORY;
@@ -10178,9 +10161,8 @@ MPT_DEF mpt_status mpt_graph_input_add(mpt_graph *g, uint32_t type, uint32_t sou
 
 MPT_DEF mpt_status mpt_graph_connect(mpt_graph *g, uint32_t input, uint32_t source)
 {
-    if (!g)
-        return MPT_E_ARG;
-    if (input >= g->input_count || source >= g->output_count || g->inputs[input].source != MPT_GRAPH_NONE)
+    if (!g || input >= g->input_count || source >= g->output_count ||
+        g->inputs[input].source != MPT_GRAPH_NONE)
         return mpti_graph_fail(g, MPT_E_ARG, NULL, "connect takes an unconnected input and an output");
     g->inputs[input].source = source;
     g->inputs[input].next_use = g->outputs[source].first_use;
@@ -11332,9 +11314,7 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *opti
     mpti_amp                a;
     mpt_status              status;
     char                   *names = NULL;
-    if (!g)
-        return MPT_E_ARG;
-    if ((unsigned)o.lists >= (unsigned)MPT_LISTS_COUNT ||
+    if (!g || (unsigned)o.lists >= (unsigned)MPT_LISTS_COUNT ||
         mpti_no_array(o.rows, o.row_count, sizeof *o.rows) ||
         (unsigned)o.mode >= (unsigned)MPT_GRAPH_MODE_COUNT || !(o.most_flushed >= 0.0)) {
         (void)mpti_graph_fail(g, MPT_E_ARG, NULL, "no valid mode, lists, rows or most_flushed");
