@@ -2071,9 +2071,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 #endif /* MPT_NO_GRAPH */
 
 // >>M15 core: the formulas, one element each, shared with the GPU ---------------------------------
-/* Arithmetic that the compiler cannot contract: one compiler turns a plain a * b + c into an fma, another
- * does not. On the GPU it is PTX, or works on bits, since under --use_fast_math operators and intrinsics
- * flush subnormals, even in a negation, a comparison or a conversion. */
+/* Arithmetic that no compiler contracts to an fma. On the GPU it is PTX, or works on bits: --use_fast_math
+ * flushes subnormals in operators and intrinsics, even in a negation, a comparison or a conversion. */
 #ifdef __CUDA_ARCH__
 #define MPTI_PTX(type, name, parameters, text, out, ...) \
     MPT_HD type name parameters                          \
@@ -2188,9 +2187,8 @@ MPT_HD double mpti_lanes_sum_8(const float *x)
     return mpti_to_f64(mpti_add(low, mpti_add(mpti_add(x[4], x[5]), mpti_add(x[6], x[7]))));
 }
 
-/* In float, squares under 2^-149 become 0 and squares over 2^128 become Inf. So a chunk's sum that is below
- * 2^-96 or not finite is computed again, from x times 2^100 or 2^-100: then nothing that matters is lost. In
- * all other sums the loss is at most 2^-39 of the sum. */
+/* In float, squares under 2^-149 become 0, and over 2^128 Inf. So a chunk's sum below 2^-96 or not finite is
+ * computed again, from x times 2^100 or 2^-100. All other sums lose at most 2^-39 of themselves. */
 MPT_HD int mpti_sum_is_sound(double sum)
 {
     return mpti_f64_bits(sum) - ((uint64_t)(1023 - 96) << 52) < (uint64_t)(1024 + 96) << 52;
@@ -4100,8 +4098,7 @@ MPTI_IN_512 mpti_v16 mpti_kept_512(mpti_v16 v, mpti_v16 factor, mpt_format forma
 }
 
 /* The sums of 16 lanes each of a chunk of n elements: 64 lanes at a time, down all rows of 2048 elements,
- * while the next chunk is prefetched. A factor of 1 is left out. With `back` half of the next chunk
- * is prefetched here, half in mpti_scale_512, so that memory is never idle: 1.15 times as fast. */
+ * while the next chunk is prefetched: with `back` half here, half in mpti_scale_512, 1.15 times as fast. */
 MPTI_AVX512_TARGET static void mpti_check_512(double *sum, const unsigned char *g, mpt_format format,
                                               size_t n, float factor, int back)
 {
@@ -4754,9 +4751,8 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
      float *MPTI_RESTRICT v, void *k)
 typedef void mpti_tile_fn MPTI_TILE_PARAMETERS;
 
-/* Compilers do not vectorize sqrtf, because it may set errno. So a loop that needs square roots takes, as its
- * last argument, a function that computes a strip of them. MPTI_ROOTED defines the copies of such a loop,
- * each with its own such function inline. IEEE 754 square roots have the same bits on every path. */
+/* Compilers do not vectorize sqrtf, which may set errno. So a loop's last argument is a function for a strip
+ * of roots, with the same bits on every path. MPTI_ROOTED defines the copies of a loop, each with its own. */
 #define MPTI_STRIP 16
 typedef void mpti_roots_fn(float *root, const float *v);
 static void mpti_roots(float *root, const float *v)
@@ -5615,8 +5611,7 @@ MPTI_NOINLINE static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
 #define MPTI_WALK_MEMBERS(w, p, first, end, width)                                  \
     mpti_walk_words(w, (unsigned char *)(p) + (first), ((end) - (first)) / (width), width)
 
-/* Where to find a struct whose values are checked. VERIFY must not write to the state: it copies the struct
- * to `aside`, and skips arrays, for which mpti_walk_words gets NULL. */
+/* A struct whose values are checked. VERIFY, which must not write, has a copy `aside`, NULL for arrays. */
 static void *mpti_walk_begin(mpti_walk *w, void *p)
 {
     return w->mode == MPTI_WALK_VERIFY ? (void *)&w->aside : p;
@@ -6865,8 +6860,7 @@ MPTI_NOINLINE static char *mpti_column(char *axis, int columns, double error)
     return axis + (at < 0 ? 0 : at < columns ? at : columns - 1);
 }
 
-/* The words to draw below binade e if a zone of the format ends there, else NULL. Without a format bins count
- * |update| / half a gap, and the zone of lost updates ends at 1. */
+/* Words to draw below binade e where a zone ends, or NULL. Without f bins count |update| / half a gap. */
 MPTI_NOINLINE static const char *mpti_edge(const mpt_format_info *f, int e)
 {
     if (!f)
@@ -6887,9 +6881,8 @@ MPTI_NOINLINE static void mpti_draw_edge(mpti_out *o, const mpt_format_info *f, 
         mpti_tell(o, "  -------+--- %s\n", words);
 }
 
-/* Draw bins, of which the first counts binade `base`, from the last down, a row for each. With many bins, or
- * where nearly nothing is left, a row stands for several, but never across an edge. The nearest edges beyond
- * the rows are drawn too, to show in which zones the rows start and end. */
+/* Draw bins, of which the first counts binade `base`, from the last down. With many, or where nearly nothing
+ * is left, a row stands for several, but never across an edge. The nearest edges beyond are drawn too. */
 MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, int bins, int base,
                                               uint64_t whole, const mpt_format_info *f)
 {
@@ -9917,8 +9910,7 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
 
 #define MPTI_ALIGN 16u
 
-/* Allocate n * size bytes, or return NULL. mpti_graph_scratch_free frees scratch, mpt_graph_free the rest. A
- * block from MPT_MALLOC begins with the address of the block before it. */
+/* Allocate n * size bytes, or return NULL. A block of MPT_MALLOC begins with the address of one before it. */
 MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size, int scratch)
 {
     size_t bytes;
@@ -10698,8 +10690,7 @@ static void mpti_visit(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_
     a->queue[a->queued++] = t;
 }
 
-/* Spread from a tensor to a list, or from a list to a tensor, within a node: the node writes its FP32 inputs
- * into the list, and reads its FP32 outputs from the list. */
+/* Spread within a node between tensors and a list: it writes FP32 inputs to it, and reads outputs from it. */
 static void mpti_visit_across(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_t from, unsigned way)
 {
     const mpt_graph      *g = a->g;
@@ -10754,8 +10745,7 @@ static void mpti_pass_deny(mpti_amp *a)
     mpti_mark(a, MPTI_HELD, MPTI_DENIED, MPTI_DENIED, MPT_WHY_NONE, NULL);
 }
 
-/* If one member of a group is denied or cannot be changed, all become denied; else if one is low, all become
- * low. The element types of a list of tensors need no low kernel. */
+/* If one of a group is denied or fixed, all are; else if one is low, all are. Elements need no low kernel. */
 static void mpti_pass_groups(mpti_amp *a)
 {
     const unsigned element = MPTI_ELEMENT | MPTI_FREE;

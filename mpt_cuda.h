@@ -891,8 +891,7 @@ template <uint32_t By> MPTI_D void mpti_words_forward(uint32_t w[2 * MPTI_VEC], 
     MPTI_FOR(k, MPTI_VEC + By - 1) w[k] = ahead & By ? w[k + By] : w[k];
 }
 
-/* The random bits of eight elements from `first` on: mpt_philox of each. `first` need not be a multiple of 8.
- * No variable indexes the words: that would put them into local memory. */
+/* mpt_philox of eight elements from any `first` on. A variable index would put the words in local memory. */
 MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_t seed, uint32_t r[MPTI_VEC])
 {
     const uint32_t ahead = (uint32_t)(first % 8);
@@ -957,8 +956,7 @@ MPTI_D uint32_t mpti_block_max(uint32_t x)
     return x;
 }
 
-/* True in all threads of the block that gets here last; this block sees what all others wrote. The counter
- * wraps to 0 by itself, ready for the next kernel. */
+/* True in all threads of the last block, which sees what all others wrote. The counter wraps to 0. */
 MPTI_D bool mpti_is_last_block(uint32_t *blocks_done)
 {
     MPT_SHARED(uint32_t, last, 1);
@@ -2512,8 +2510,7 @@ static void mpti_gemm_plan_free(mpti_gemm_plan *p)
     memset(p, 0, sizeof *p);
 }
 
-/* cublasLt is column-major. A row-major d = a b is a column-major d' = b' a' of the transposed matrices, in
- * the same bytes: so swap the operands, each with its own transpose flag. */
+/* cublasLt is column-major: a row-major d = a b is d' = b' a' in the same bytes. So swap the operands. */
 static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
 {
     mpt_gemm_args t = *g;
@@ -2799,8 +2796,7 @@ MPTI_D int mpti_class_of(uint32_t a, uint32_t kept, uint32_t normal)
     return !a ? MPTI_ZERO : a < kept ? MPTI_FLUSHED : a < normal ? MPTI_SUBNORMAL : MPTI_OVERFLOW;
 }
 
-/* Count binades and classes in shared memory, one copy per warp so that warps do not wait for each other, and
- * add the counts to the tensor's report at the end of each chunk. */
+/* Count in shared memory, a copy per warp so that none waits, and add to the report at the end of a chunk. */
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t every, uint32_t kept,
               uint32_t normal, uint32_t overflow)

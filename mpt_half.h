@@ -723,8 +723,7 @@ MPT_HD mpt_bf16 mpt_bf16_copysign(mpt_bf16 a, mpt_bf16 b);
  * element as by mpt_f16_add and so on.
  *   dst      out  [n]
  *   a, b, c  in   [n]
- * In place: dst may be a, b or c; no other overlap. Fast (some elements per cycle) with AVX2, chosen at run
- * time; else scalar integer operations.
+ * In place: dst may be a, b or c; no other overlap. Fast (some elements per cycle) with AVX2, else scalar.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, or other overlap (nothing is written).
  * Exact: bit for bit as the scalar function, NaN included, on every path and for any setting of the processor
  * (rounding, flush to zero), which is restored at the end.  Threads: any. */
@@ -2085,9 +2084,8 @@ MPTI_ARITHMETIC(bf16, 7)
 #endif
 
 /* Which headers this file implements. Where MPT_IMPLEMENTATION also implements mpt_half.h, the functions
- * of mpt_half.h are weak symbols, so that another file may implement it alone. What is private (mpti_) in
- * >>H11 and >>H12 is the interface between the headers: static, >>H12 in each file that implements mpt_half.h
- * or mpt.h. Other headers use no other private name of mpt_half.h. */
+ * of mpt_half.h are weak symbols, so that another file may implement it alone. Of what is private (mpti_)
+ * only >>H11 and >>H12 are for other headers: static, >>H12 in each file that implements one of the two. */
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_HALF_IMPLEMENTATION)
 #define MPT_HALF_IMPLEMENTATION
 #if defined(MPTI_DEF_IS_PLAIN) && defined(__GNUC__) && (defined(__ELF__) || defined(__APPLE__))
@@ -2647,8 +2645,7 @@ MPTI_IN_512 mpti_v16 mpti_bytes_512(mpti_w32 a, mpti_w32 b, mpti_w32 x, mpti_w32
 }
 
 /* FP8 codes, without signs, of 32 numbers in f16. E5M2: the upper byte, rounded; a NaN is truncated instead.
- * E4M3: h has the numbers divided by 2^8, whose upper bits, rounded, are the code; Inf, NaN and numbers that
- * round beyond 448 come out above 0x7e, and 0x7f is the NaN. */
+ * E4M3: the upper bits of the numbers / 2^8, rounded; Inf, NaN and what rounds beyond 448 exceed 0x7e. */
 MPTI_IN_512 mpti_w32 mpti_fp8_words_512(mpti_w32 h, int e4m3, int saturate)
 {
     const mpti_w32 m = h & 0x7fffu, inf = mpti_all_words_512(0x7c00u), nan = mpti_all_words_512(0x7fu);
@@ -3951,12 +3948,11 @@ static void mpti_swap(uint64_t *tile, size_t bytes, size_t n)
 /* Results for one-byte source codes, by code, as stored in memory; valid where `known` is set. */
 typedef struct mpti_memo { uint64_t result[256]; uint8_t known[256]; } mpti_memo;
 
-/* Convert one tile between two packed buffers in this machine's byte order, element by element. A float or
- * double whose value is normal in the destination format, below its highest binade, only needs a new exponent
- * bias and rounding. (Subnormal floats are not among these: no format that gets here has normal numbers below
- * float's.) Where the result does not depend on the element's position, one-byte source codes seen before are
- * copied from `memo`; their flags are already raised. Each copy stores 8 bytes, whose surplus the next
- * element overwrites; the tile is long enough for the last one. */
+/* Convert a tile between packed buffers in this machine's byte order, element by element. A float or double
+ * that is normal in the destination, below its highest binade, only needs a new exponent bias and rounding.
+ * (Subnormal floats are not among these: no format that gets here has normal numbers below float's.) Where
+ * the result does not depend on the element's position, one-byte source codes seen before are copied from
+ * `memo`; their flags are raised. A copy stores 8 bytes: the next overwrites the rest; the last has room. */
 static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                               const mpt_opts *o, uint64_t first, mpti_memo *memo, unsigned *flags)
 {
@@ -4230,10 +4226,9 @@ MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_bf16_stochast
     (mpti_put_512(to, mpti_bf16_stochastic_32_512(mpti_load_512(a), mpti_load_512(a + 64), b), how), b += 64))
 #endif
 
-/* Round floats to f16, or bf16 (`brain`), with the random words of the elements from o->first_element on. One
- * tile at a time: memory works while the next words are computed. Elements that do not fill a group go
- * through copies, and so do the first ones if they share a counter with earlier elements. The first tile ends
- * where the next ones begin at a cache line of `to`, if possible. */
+/* Round floats to f16, or bf16 (`brain`), with the random words of elements from o->first_element on, tile by
+ * tile: memory works while words are computed. Elements that fill no group, or share a counter with earlier
+ * ones, go through copies. The first tile ends where the next ones begin at a cache line, if it can. */
 typedef struct mpti_stochastic_job {
     int                  brain, around;
     unsigned char       *to;
@@ -5121,9 +5116,8 @@ static void mpti_put_hex(mpti_string *w, const mpt_fields *p)
     mpti_add_int(w, exponent);
 }
 
-/* The shortest decimal digits of a finite nonzero number: value ~ 0.d1d2d3... * 10^(*point).  Returns: their
- * number, at most 17. This is Steele & White's digit generation: r / s is the part of the value not yet
- * written, above / s and below / s are half the gaps to its neighbours. */
+/* The shortest decimal digits of a nonzero number ~ 0.d1d2... * 10^(*point), at most 17.  Returns: how many.
+ * By Steele & White: r / s is not written yet; above / s and below / s are half the gaps to neighbours. */
 static int mpti_shortest(const mpt_format_info *f, const mpt_fields *p, char *digits, int *point)
 {
     const int scale = f->specials == MPT_SPECIALS_SCALE, even = !(p->code & 1u);
@@ -5254,8 +5248,7 @@ MPTI_NOINLINE static int mpti_digit(const mpti_read *r, int base)
 /* Read an optional sign.  Returns: 1 if it is a minus. */
 static int mpti_eat_sign(mpti_read *r) { return !mpti_eat(r, '+') && mpti_eat(r, '-'); }
 
-/* Read [+-] digits, at least one. The exponent is clamped to +-2^60: no text that fits in memory has enough
- * digits to make up for that.  Returns: 0 if malformed. */
+/* Read [+-] digits, at least one, clamped to +-2^60, beyond any text's digits.  Returns: 0 if malformed. */
 static int mpti_read_exponent(mpti_read *r, int64_t *exponent)
 {
     const int64_t limit = (int64_t)1 << 60;
