@@ -3176,11 +3176,8 @@ static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
 /* Addresses of an array, and whether the call writes it. */
 typedef struct mpti_span { uintptr_t begin, end; int written; } mpti_span;
 
-/* What a call touches: a list and, unless NULL, a second list whose gradients it only reads. */
-typedef struct mpti_touch {
-    const mpt_tensor *list, *other;
-    unsigned          needs, writes;        /* MPT_NEEDS_* */
-} mpti_touch;
+/* What a call touches (MPT_NEEDS_*): a list and, unless NULL, a second list whose gradients it only reads. */
+typedef struct mpti_touch { const mpt_tensor *list, *other; unsigned needs, writes; } mpti_touch;
 
 static mpti_span mpti_span_of(const void *array, size_t bytes, int written)
 {
@@ -3845,10 +3842,7 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned caus
     return status;
 }
 
-MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
-{
-    return s ? mpti_scaler_advance(s) : MPT_E_ARG;
-}
+MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s) { return s ? mpti_scaler_advance(s) : MPT_E_ARG; }
 
 /* ---- check, unscale, clip ---- */
 
@@ -6551,10 +6545,7 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 /* ---- writing ---- */
 
-typedef struct mpti_out {
-    mpt_writer w;
-    int        failed;      /* the writer has failed: nothing more is written */
-} mpti_out;
+typedef struct mpti_out { mpt_writer w; int failed; } mpti_out;     /* failed: nothing more is written */
 
 MPTI_NOINLINE static void mpti_tell_n(mpti_out *o, const char *text, size_t n)
 {
@@ -6659,11 +6650,7 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
 }
 
 /* What is written about a report beside its own members: its name, its format, and computed figures. */
-typedef struct mpti_about {
-    const char *text[6];
-    double      real[7];
-    uint64_t    count[2];
-} mpti_about;
+typedef struct mpti_about { const char *text[6]; double real[7]; uint64_t count[2]; } mpti_about;
 
 MPTI_NOINLINE static void mpti_about_open(mpti_about *a, const char *name, mpt_format format)
 {
@@ -9212,12 +9199,7 @@ static void mpti_thin_run(const mpti_thin *o)
     mpti_thin_portable(o);
 }
 
-typedef struct mpti_matrix {
-    const void *data;
-    mpt_format  format;
-    size_t      ld;
-    int         transposed;
-} mpti_matrix;
+typedef struct mpti_matrix { const void *data; mpt_format format; size_t ld; int transposed; } mpti_matrix;
 
 /* dst[r * cols + c] = o[row + r][col + c] as floats. Short stored rows without gaps are read together. */
 static void mpti_gemm_pack(float *dst, const mpti_matrix *o, size_t row, size_t col, size_t rows, size_t cols)
@@ -10044,17 +10026,10 @@ MPT_DEF void mpt_graph_free(mpt_graph *g)
     memset(g, 0, sizeof *g);
 }
 
-/* Scratch of a rewrite: an entry in the table of ops by name, and an arc of the flow network. */
-typedef struct mpti_op_entry {
-    const char *name;
-    uint32_t    length;
-    uint8_t     list, kind;
-} mpti_op_entry;
-
-typedef struct mpti_arc {
-    uint64_t room;              /* capacity left; arc e ^ 1 is the reverse of arc e */
-    uint32_t to, next;
-} mpti_arc;
+/* Scratch of a rewrite: an entry in the table of ops by name; an arc of the flow network, of which `room` is
+ * left, and whose reverse is arc e ^ 1. */
+typedef struct mpti_op_entry { const char *name; uint32_t length; uint8_t list, kind; } mpti_op_entry;
+typedef struct mpti_arc { uint64_t room; uint32_t to, next; } mpti_arc;
 
 MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
 {
@@ -10231,10 +10206,7 @@ MPTI_DEFAULTS(mpt_graph_options, mpt_graph_defaults, MPT_GRAPH_TENSORFLOW, MPT_L
 /* ---- ops by name ---- */
 
 /* A hash table, open addressing, at most half full. */
-typedef struct mpti_op_table {
-    mpti_op_entry *entries;
-    size_t         mask;
-} mpti_op_table;
+typedef struct mpti_op_table { mpti_op_entry *entries; size_t mask; } mpti_op_table;
 
 static mpti_op_entry *mpti_op_find(const mpti_op_table *table, const char *name, size_t length)
 {

@@ -1119,10 +1119,7 @@ typedef struct mpti_cuda_tensor {
     uint64_t   first_chunk, whole_chunk;    /* index of its first chunk in the list; of parts, in the whole */
     float      factor;              /* LAMB: minus the step length of this tensor, in the current step */
 } mpti_cuda_tensor;
-typedef struct mpti_cuda_chunk {
-    uint64_t first;
-    uint32_t tensor, n;
-} mpti_cuda_chunk;
+typedef struct mpti_cuda_chunk { uint64_t first; uint32_t tensor, n; } mpti_cuda_chunk;
 
 struct mpt_cuda_list {
     mpt_cuda         *context;
@@ -1262,10 +1259,7 @@ MPTI_KERNEL(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value) { 
 MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr) { state->lr = lr; }
 
 #define MPTI_BAD_STATE "scaler not initialised, or lr below 0 or not finite"
-static bool mpti_cuda_state_ok(const mpt_scaler *s, float lr)
-{
-    return s->scale > 0.0f && mpti_is_rate(lr);
-}
+static bool mpti_cuda_state_ok(const mpt_scaler *s, float lr) { return s->scale > 0.0f && mpti_is_rate(lr); }
 
 MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
                                       mpt_stream stream)
@@ -1741,10 +1735,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, m
 }
 
 /* The bad elements that a block found: how many of each cause, and the complement of the first one's key. */
-typedef struct mpti_bad {
-    unsigned long long first;
-    uint32_t           count[3];
-} mpti_bad;
+typedef struct mpti_bad { unsigned long long first; uint32_t count[3]; } mpti_bad;
 
 /* Of eight gradients and their results x, count the bad ones in *tally, a register of this thread: ten bits
  * for each cause, as a thread has 64 elements of a chunk. Keep the least key, and set each bad x to 0. */

@@ -1928,10 +1928,7 @@ MPT_HD unsigned mpti_a_logb(mpti_env *e, unsigned a)
 }
 
 /* A rank that orders codes as totalOrder does: by value, -0 below +0, NaNs beyond the infinities. */
-MPT_HD int mpti_rank16(unsigned code)
-{
-    return code & 0x8000u ? ~(int)(code & 0x7fffu) : (int)code;
-}
+MPT_HD int mpti_rank16(unsigned code) { return code & 0x8000u ? ~(int)(code & 0x7fffu) : (int)code; }
 
 MPT_HD mpt_relation mpti_relation16(mpti_env *e, unsigned a, unsigned b, int signaling)
 {
