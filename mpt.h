@@ -113,10 +113,7 @@
     X(MPT_STORE_KAHAN,      "Kahan",       0, 1)            \
     X(MPT_STORE_SPLIT,      "split",       0, 1)
 
-typedef MPTI_ENUM(mpt_storage) {
-    MPT_STORAGES(MPTI_ID)
-    MPT_STORAGE_COUNT
-} mpt_storage;
+typedef MPTI_ENUM(mpt_storage) { MPT_STORAGES(MPTI_ID) MPT_STORAGE_COUNT } mpt_storage;
 
 /* mpt_storage_name -- "FP32 master", "Kahan" ...; "unknown storage" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_storage_name(mpt_storage storage);
@@ -442,10 +439,7 @@ typedef struct mpt_scaler_config {
     X(MPT_VERDICT_OFTEN,    "two in five steps or more are bad at every scale; look for an Inf or NaN "     \
                             "in data and among activations")
 
-typedef MPTI_ENUM(mpt_scaler_verdict) {
-    MPT_VERDICTS(MPTI_ID)
-    MPT_VERDICT_COUNT
-} mpt_scaler_verdict;
+typedef MPTI_ENUM(mpt_scaler_verdict) { MPT_VERDICTS(MPTI_ID) MPT_VERDICT_COUNT } mpt_scaler_verdict;
 
 /* mpt_verdict_text -- an English sentence, a static string; "unknown verdict" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
@@ -729,10 +723,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
 /* The structs of hyperparameters, in the order of a checkpoint: an even number of 32-bit fields, then t. */
 #define MPT_HYPERPARAMETERS(X) X(sgd) X(adamw) X(lion) X(adafactor)
 
-typedef MPTI_ENUM(mpt_optimizer) {
-    MPT_OPTIMIZERS(MPTI_ID)
-    MPT_OPTIMIZER_COUNT
-} mpt_optimizer;
+typedef MPTI_ENUM(mpt_optimizer) { MPT_OPTIMIZERS(MPTI_ID) MPT_OPTIMIZER_COUNT } mpt_optimizer;
 
 typedef struct mpt_optimizer_info {
     const char *name;           /* "adamw" */
@@ -1017,10 +1008,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
                             "copy has the right weights, mpt_weights_set")
 #define MPT_LINT_FATAL MPT_LINT_UNKNOWN
 
-typedef MPTI_ENUM(mpt_lint) {
-    MPT_LINTS(MPTI_ID)
-    MPT_LINT_COUNT
-} mpt_lint;
+typedef MPTI_ENUM(mpt_lint) { MPT_LINTS(MPTI_ID) MPT_LINT_COUNT } mpt_lint;
 
 /* mpt_lint_text -- one English sentence for a finding.  Threads: any. */
 MPT_DEF const char *mpt_lint_text(mpt_lint lint);
@@ -1349,10 +1337,7 @@ MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style
     X(MPT_SUM_PAIRWISE, "pairwise")         \
     X(MPT_SUM_F64,      "f64")
 
-typedef MPTI_ENUM(mpt_sum_method) {
-    MPT_SUM_METHODS(MPTI_ID)
-    MPT_SUM_METHOD_COUNT
-} mpt_sum_method;
+typedef MPTI_ENUM(mpt_sum_method) { MPT_SUM_METHODS(MPTI_ID) MPT_SUM_METHOD_COUNT } mpt_sum_method;
 
 /* mpt_sum_method_name -- its name in the table; "unknown" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_sum_method_name(mpt_sum_method method);
@@ -1407,10 +1392,7 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
     X(MPT_SHADOW_OVERFLOW,     "overflow")                  \
     X(MPT_SHADOW_INVALID,      "invalid operation")
 
-typedef MPTI_ENUM(mpt_shadow_cause) {
-    MPT_SHADOW_CAUSES(MPTI_ID)
-    MPT_SHADOW_CAUSE_COUNT
-} mpt_shadow_cause;
+typedef MPTI_ENUM(mpt_shadow_cause) { MPT_SHADOW_CAUSES(MPTI_ID) MPT_SHADOW_CAUSE_COUNT } mpt_shadow_cause;
 
 /* The operations; VALUE brings a number into the run. */
 typedef MPTI_ENUM(mpt_shadow_op) {
@@ -1693,10 +1675,7 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
     X(MPT_RULE_AS_IS,   "as it comes",  "it runs as well in the format that its input has")            \
     X(MPT_RULE_REFUSED, "refused",      "its result or gradient leaves the range of a low format")
 
-typedef MPTI_ENUM(mpt_rule) {
-    MPT_RULES(MPTI_ID)
-    MPT_RULE_COUNT
-} mpt_rule;
+typedef MPTI_ENUM(mpt_rule) { MPT_RULES(MPTI_ID) MPT_RULE_COUNT } mpt_rule;
 
 /* The op table, a row for ops that are treated alike: rule; rule under PyTorch's autocast for CPUs (see
  * MPT_POLICIES); list in a graph rewrite (>>M14: allow, infer, deny, clear, or none); source; names. Sources:
@@ -1949,10 +1928,7 @@ typedef struct mpt_graph {
     X(MPT_WHY_CUT_FP32,   "FP32 moves no more bytes through casts")                                \
     X(MPT_WHY_NOTHING,    "the graph has no allow op")
 
-typedef MPTI_ENUM(mpt_graph_why) {
-    MPT_GRAPH_WHYS(MPTI_ID)
-    MPT_WHY_COUNT
-} mpt_graph_why;
+typedef MPTI_ENUM(mpt_graph_why) { MPT_GRAPH_WHYS(MPTI_ID) MPT_WHY_COUNT } mpt_graph_why;
 
 /* How to rewrite; mpt_graph_defaults gives {tensorflow, compact lists, F16, any device, no rows, 0.01}. */
 typedef struct mpt_graph_options {

@@ -329,10 +329,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *stat
       MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8 | MPT_TC_BLOCKS,                                 \
       "bf16, or FP16 with a loss scale; FP8 and block formats for large ones")
 
-typedef MPTI_ENUM(mpt_gpu_generation) {
-    MPT_GPUS(MPTI_ID)
-    MPT_GPU_COUNT
-} mpt_gpu_generation;
+typedef MPTI_ENUM(mpt_gpu_generation) { MPT_GPUS(MPTI_ID) MPT_GPU_COUNT } mpt_gpu_generation;
 
 typedef struct mpt_gpu {
     int                cc;              /* compute capability, 10 * major + minor: 90 for 9.0 */

@@ -217,10 +217,7 @@ MPT_DEF const char *mpt_status_text(mpt_status status);
     X(MPT_E3M4,     "e3m4",     1,  3,  4,    3, MPT_SPECIALS_IEEE)   \
     X(MPT_E4M3B11FNUZ, "e4m3b11fnuz", 1, 4, 3, 11, MPT_SPECIALS_FNUZ)
 
-typedef MPTI_ENUM(mpt_format) {
-    MPT_FORMATS(MPTI_ID)
-    MPT_FORMAT_COUNT
-} mpt_format;
+typedef MPTI_ENUM(mpt_format) { MPT_FORMATS(MPTI_ID) MPT_FORMAT_COUNT } mpt_format;
 
 typedef MPTI_ENUM(mpt_specials) {
     MPT_SPECIALS_IEEE, MPT_SPECIALS_FN, MPT_SPECIALS_FNUZ, MPT_SPECIALS_FINITE, MPT_SPECIALS_SCALE
@@ -279,10 +276,7 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
     X(MPT_RND_ODD,          "to-odd")               \
     X(MPT_RND_STOCHASTIC,   "stochastic")
 
-typedef MPTI_ENUM(mpt_rounding) {
-    MPT_ROUNDINGS(MPTI_ID)
-    MPT_ROUNDING_COUNT
-} mpt_rounding;
+typedef MPTI_ENUM(mpt_rounding) { MPT_ROUNDINGS(MPTI_ID) MPT_ROUNDING_COUNT } mpt_rounding;
 
 /* What a finite value beyond the largest finite number becomes.
  *   IEEE      Inf or the largest finite number, depending on the rounding direction. A format without Inf
@@ -393,10 +387,7 @@ MPT_DEF int mpt_is_exact(mpt_format format, double value);
     X(MPT_CLASS_POS_NORMAL,     "+normal")          \
     X(MPT_CLASS_POS_INF,        "+Inf")
 
-typedef MPTI_ENUM(mpt_class) {
-    MPT_CLASSES(MPTI_ID)
-    MPT_CLASS_COUNT
-} mpt_class;
+typedef MPTI_ENUM(mpt_class) { MPT_CLASSES(MPTI_ID) MPT_CLASS_COUNT } mpt_class;
 
 /* mpt_class_name -- "+normal", "-0", "quiet NaN" ...; "unknown class" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_class_name(mpt_class c);
@@ -810,10 +801,7 @@ MPT_DEF mpt_status mpt_bf16_from_text(const char *text, mpt_bf16 *value);
     X(MPT_MXFP4,      "mxfp4",      MPT_E2M1, MPT_E8M0,  32)   \
     X(MPT_NVFP4,      "nvfp4",      MPT_E2M1, MPT_UE4M3, 16)
 
-typedef MPTI_ENUM(mpt_block) {
-    MPT_BLOCKS(MPTI_ID)
-    MPT_BLOCK_COUNT
-} mpt_block;
+typedef MPTI_ENUM(mpt_block) { MPT_BLOCKS(MPTI_ID) MPT_BLOCK_COUNT } mpt_block;
 
 typedef struct mpt_block_info {
     const char *name;
