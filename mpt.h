@@ -1317,7 +1317,7 @@ MPT_DEF mpt_status mpt_stagnation_merge(mpt_stagnation *dst, const mpt_stagnatio
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA without a nonzero update. */
 MPT_DEF mpt_status mpt_stagnation_vanishing(const mpt_stagnation *r, double share, int *factor);
 
-/* mpt_stagnation_write -- as mpt_range_write. The drawing: |update| / half a gap; those below 1 vanish. */
+/* mpt_stagnation_write -- as mpt_range_write. The drawing: |update| / half a gap, lost below 1. */
 MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style, const char *name,
                                         mpt_writer out);
 

@@ -1386,13 +1386,13 @@ MPTI_NOINLINE MPTI_UNUSED static void mpti_add_count(mpti_string *s, uint64_t x)
     mpti_add_text(s, digits + at);
 }
 
-MPTI_UNUSED static void mpti_add_int(mpti_string *s, int x)
+MPTI_NOINLINE MPTI_UNUSED static void mpti_add_int(mpti_string *s, int x)
 {
     mpti_add_text(s, x < 0 ? "-" : "");
     mpti_add_count(s, x < 0 ? 0u - (uint64_t)x : (uint64_t)x);
 }
 
-MPTI_UNUSED static size_t mpti_string_end(mpti_string *s)
+MPTI_NOINLINE MPTI_UNUSED static size_t mpti_string_end(mpti_string *s)
 {
     if (s->cap)
         s->buf[s->length < s->cap ? s->length : s->cap - 1] = '\0';
