@@ -58,6 +58,18 @@ for a in $headers; do
     done
 done
 
+# ---- enumerations have one size in C and C++, also with the default of Arm's bare-metal ABI ----
+
+lines "$out/enums.c" '#include "mpt.h"' \
+    'typedef char same[sizeof(mpt_format) == sizeof(int) && sizeof(mpt_order) == sizeof(int) ? 1 : -1];'
+for c in gcc clang; do
+    have $c || continue
+    check "enumerations are ints, $c -fshort-enums" \
+        $c -std=c99 -fshort-enums $strict -fsyntax-only "$out/enums.c"
+done
+# shellcheck disable=SC2086
+check 'every enumeration is an MPTI_ENUM' sh -c "! grep -n 'typedef enum' $headers"
+
 # ---- every language, every compiler ----
 
 # Some warnings of gcc need its optimizer, so it optimizes once; clang and the C++ compilers give all warnings

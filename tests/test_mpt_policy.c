@@ -991,6 +991,11 @@ TEST(activations_special)
     CHECK_EQ_I(mpt_activate(MPT_ACT_RELU, y, MPT_F32, x, MPT_F32, 5), MPT_OK);
     CHECK_EQ_U(mpti_f32_bits(y[0]), 0x7fc00001u);
     CHECK_EQ_U(mpti_f32_bits(y[3]), 0u);
+    for (kind = 0; kind < 5; kind++)            /* where ReLU is off, no gradient passes, not even Inf */
+        dx[kind] = mpti_f32_make(0x7f800000u);
+    CHECK_EQ_I(mpt_activate_grad(MPT_ACT_RELU, dx, MPT_F32, dx, MPT_F32, x, MPT_F32, 5), MPT_OK);
+    for (kind = 1; kind < 5; kind++)
+        CHECK_EQ_U(mpti_f32_bits(dx[kind]), x[kind] > 0.0f ? 0x7f800000u : 0u);
 }
 
 TEST(softmax)

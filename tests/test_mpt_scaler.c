@@ -831,6 +831,16 @@ TEST(default_says_when_no_scale_works)
             low++;
         }
     CHECK(low > 4000);
+    for (low = 0; low < 50; low++) {    /* and where they become frequent slowly: 2/5 from step 445 on */
+        int told = 0;
+        mt.random_state = (uint64_t)low + 1u;
+        s = ours(2000);
+        for (i = 0; i < 1500 && !told; i++)
+            told = update(&s, mt_random() % 1000u < (unsigned)(i < 1000 ? i : 1000) * 9u / 10u
+                                  ? MPT_CAUSE_NAN : 0u) != MPT_OK;
+        CHECK(told && i > 300 && (s.verdict == (uint32_t)MPT_VERDICT_OFTEN ||
+                                  s.verdict == (uint32_t)MPT_VERDICT_NAN));     /* 16 bad ones in a row */
+    }
     s = ours(2000);
     CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_RANGE, MPT_VERDICT_RANGE), 4);
     CHECK(s.scale == 65536.0f);
