@@ -91,11 +91,11 @@ check-readme: ## run the programs whose output the README shows, and compare
 	@sh tests/check_readme.sh README.md $(B)
 
 install: ## copy the headers, a pkg-config file and a CMake package to PREFIX (default /usr/local; DESTDIR is honoured)
-	@mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/mpt
-	cp $(HEADERS) $(DESTDIR)$(PREFIX)/include/
-	@printf '%s\n' "$$PKG_CONFIG_FILE" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/mpt.pc
-	@printf '%s\n' "$$CMAKE_CONFIG" > $(DESTDIR)$(PREFIX)/lib/cmake/mpt/mptConfig.cmake
-	@printf '%s\n' "$$CMAKE_VERSION" > $(DESTDIR)$(PREFIX)/lib/cmake/mpt/mptConfigVersion.cmake
+	@mkdir -p "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig" "$(DESTDIR)$(PREFIX)/lib/cmake/mpt"
+	cp $(HEADERS) "$(DESTDIR)$(PREFIX)/include/"
+	@printf '%s\n' "$$PKG_CONFIG_FILE" > "$(DESTDIR)$(PREFIX)/lib/pkgconfig/mpt.pc"
+	@printf '%s\n' "$$CMAKE_CONFIG" > "$(DESTDIR)$(PREFIX)/lib/cmake/mpt/mptConfig.cmake"
+	@printf '%s\n' "$$CMAKE_VERSION" > "$(DESTDIR)$(PREFIX)/lib/cmake/mpt/mptConfigVersion.cmake"
 
 define PKG_CONFIG_FILE
 prefix=$(PREFIX)

@@ -214,11 +214,12 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
                                     mpt_format param_format, mpt_format grad_format);
 
 /* mpt_tensors_add -- append a tensor, with the formats and storage of list->model; list and checkpoints keep
- * the pointers, that to the name, too. Pass NULL for an array
- * that the optimizer does not need, or that mpt_tensors_place is to provide. To freeze a tensor, set its n to
- * 0 for check and step, and back for all else: mpt_state_save, mpt_publish and mpt_grads_zero leave out a
- * tensor without elements, as MPT_STEP_ZERO_GRADS does: zero its gradient before you unfreeze it. One that
- * takes its first step late needs an optimizer of its own, with t 0.
+ * the pointers, that to the name, too. Pass NULL for an array that the optimizer does not need, or that
+ * mpt_tensors_place is to provide. To freeze a tensor, set its n to 0 for check and step, and back for all
+ * else: mpt_state_save, mpt_publish and mpt_grads_zero leave out a tensor without elements, as
+ * MPT_STEP_ZERO_GRADS does: zero its gradient before you unfreeze it. One that is never to step (a base below
+ * LoRA's adapters) is no part of the list. One that takes its first step late needs an optimizer of its own,
+ * with t 0.
  *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also if n is above 0 and param, grad and weight are NULL, or an array
  * overlaps another one of the list (only gradients may overlap each other); MPT_E_UNSUPPORTED for a format
@@ -458,9 +459,11 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  * Base rate. Some bad steps have a cause that no scale cures, such as a NaN in the data. The scaler assumes
  * so when a run of bad steps, or a single one, has come at the lowest scale that had worked, four times and
  * then four more (in 256 steps or more), and the second four took at most four times the steps of the first;
- * or after `patience` alarms at min_scale. The rate of bad steps becomes the base rate, and the scale climbs
- * back to where this search began. Meanwhile the base rate is on trial: an alarm at a level that the scale
- * has climbed to refutes it, or, where bad steps come in runs, says that the scale is to stay lower.
+ * or after `patience` alarms at min_scale. (Rare batches with gradients that are larger than the others' by
+ * more than these eight factors are bad data by this rule. If they must train, lower max_scale, or use
+ * dialect pytorch.) The rate of bad steps becomes the base rate, and the scale climbs back to where this
+ * search began. Meanwhile the base rate is on trial: an alarm at a level that the scale has climbed to
+ * refutes it, or, where bad steps come in runs, says that the scale is to stay lower.
  * With a base rate b, alarms are raised by a run of bad steps that b makes improbable (2^-20), and when bad
  * steps exceed b plus a tolerance by more than a number that grows with log2(b), from 1 to 11. The tolerance
  * is b, but at least 1/64, at most the larger of 1/32 and b/4, and never above (1-b)/2. Bad batches may come
@@ -616,9 +619,10 @@ MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
                              mpt_tensor_report *report);
 
 /* mpt_unscale -- mpt_check in one pass that also writes the unscaled gradients back, for optimizers of your
- * own. Each is rounded to its format; one that overflows there is bad, too. If found_inf is set, do not use
- * them. Otherwise as mpt_check, with one more MPT_E_ARG: gradients of two tensors that overlap would be
- * divided twice. The test for that takes one pass if the list is in the order of its addresses. */
+ * own. Each is rounded to its format, as the norm has it; one that overflows there is bad, too. If found_inf
+ * is set, do not use them. Otherwise as mpt_check, with one more MPT_E_ARG: gradients of two tensors that
+ * overlap would be divided twice. The test for that takes one pass if the list is in the order of its
+ * addresses. */
 MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                mpt_tensor_report *report);
 
@@ -811,7 +815,7 @@ MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
  * step->found_inf is set, nothing changes: neither weights nor moments nor t, and so neither the random bits
  * nor a schedule that reads t. Each tensor's lr and weight_decay are those of o times its own factors.
  *   o        in/out  hyperparameters and t; at t 0 all moments must be 0, also after another optimizer
- *   step     in/out  from mpt_check or mpt_unscale
+ *   step     in/out  from mpt_check or mpt_unscale; without a step it stays valid after the update, too
  *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
  *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, param is written if
  *                    not NULL
@@ -948,8 +952,9 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 /* What a checkpoint holds: pointers to your objects, NULL and 0 for those that you do not have. Lists and
  * sizes must be the same when loading: names, formats, storage, groups and parts are compared; nothing is
  * allocated or guessed. State of your own (epoch, position in the data, counters of random generators) goes
- * into counters. With mpt_tensors_shard each rank saves its part. To go on with another number of ranks, each
- * loads the old parts one by one, into lists sharded by the old number, and copies its own. */
+ * into counters; scales and amax history of FP8 are arrays of yours: save them as the master of a tensor.
+ * With mpt_tensors_shard each rank saves its part. To go on with another number of ranks, each loads the old
+ * parts one by one, into lists sharded by the old number, and copies its own. */
 typedef struct mpt_state {
     mpt_scaler       *scalers;  /* [scaler_count] */
     size_t            scaler_count;
@@ -1107,7 +1112,7 @@ MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int 
 
 /* A survey: the same numbers against every format at once, in one pass. `cell` counts the values between two
  * neighbouring class limits of all formats; the report of each follows exactly. Merges like one of these. */
-#define MPT_SURVEY_EDGES (3 * (int)MPT_FORMAT_COUNT)     /* three for each format of the table */
+#define MPT_SURVEY_EDGES (3 * MPT_FORMAT_COUNT)     /* three for each format of the table */
 typedef struct mpt_survey {
     uint64_t count, zero, inf, nan;
     uint64_t binade[MPT_RANGE_BINS];            /* as in mpt_range */
