@@ -613,8 +613,9 @@ typedef struct mpt_tensor_report {
  * mpt_scaler_update refuse: whoever ignores the status skips the step, and is told by the update. As a step
  * after a refused check may be refused, too, a loop that goes on may be refused for good: then zero `step`.
  * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
- * fixed tree: the norm is at most 2^-21 of itself off, where gradients differ far less; no square overflows
- * or vanishes.  Parity: bit-exact host/device, any threads, width, grid.  Threads: one caller per scaler. */
+ * fixed tree: the norm is off by at most 2^-21 of itself (far less where gradients differ); no square
+ * overflows or vanishes.  Parity: bit-exact host/device, for any number of threads, vector width or grid.
+ * Threads: one caller per scaler. */
 MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                              mpt_tensor_report *report);
 
@@ -692,7 +693,7 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
  * by the clip factor, which is then set back to 1, and limit each to [-max_abs, max_abs]. The record keeps
  * the norm from before, so that another mpt_clip would clip twice; a bad step is left alone.
  *   max_abs  in  finite; 0: no limit; where the format does not have it, the next smaller number counts
- * Returns: MPT_OK.  Errors: as mpt_unscale, MPT_E_ARG for max_abs; MPT_E_ORDER before it; nothing changed. */
+ * Returns: MPT_OK.  Errors: as mpt_unscale, which is due; MPT_E_ARG for max_abs; nothing changed. */
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
 
 /* mpt_grad_get -- copy one tensor's gradient to FP32, unscaled and clipped, for an optimizer of your own.
@@ -1111,7 +1112,7 @@ static inline uint64_t mpt_range_nonzero(const mpt_range *r)
 MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int *exponent);
 
 /* A survey: the same numbers against every format at once, in one pass. `cell` counts the values between two
- * neighbouring class limits of all formats; the report of each follows exactly. Merges like one of these. */
+ * neighbouring class limits of all formats; each one's report follows exactly. Surveys merge, too. */
 #define MPT_SURVEY_EDGES (3 * MPT_FORMAT_COUNT)     /* three for each format of the table */
 typedef struct mpt_survey {
     uint64_t count, zero, inf, nan;
