@@ -68,7 +68,7 @@ for c in gcc clang; do
         $c -std=c99 -fshort-enums $strict -fsyntax-only "$out/enums.c"
 done
 # shellcheck disable=SC2086
-check 'every enumeration is an MPTI_ENUM' sh -c "! grep -n 'typedef enum' $headers"
+check 'every public enumeration is an MPTI_ENUM' sh -c "! grep -n 'typedef enum mpt_' $headers"
 
 # ---- every language, every compiler ----
 
