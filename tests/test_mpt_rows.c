@@ -124,6 +124,23 @@ TEST(rows_with_strides)
               mpti_f32_bits(in[2 * i + 1]) == mpti_f32_bits(was[2 * i] + was[2 * i + 1]));
 }
 
+/* A NaN whose payload is all ones, which rounding to bf16 would carry into the sign, stays a NaN. */
+TEST(nan_stays_nan)
+{
+    float    in[40];
+    mpt_bf16 to[40];
+    size_t   i, k;
+    ON_EACH_PATH
+        for (k = 0; k < 40; k++) {
+            for (i = 0; i < 40; i++)
+                in[i] = i == k ? mpti_f32_make(0x7fffffffu) : 1.0f, to[i] = mpt_bf16_from_f32(1.0f);
+            CHECK_EQ_I(mpt_axpy(to, MPT_BF16, 2.0f, in, MPT_F32, 40), MPT_OK);
+            for (i = 0; i < 40; i++)
+                CHECK(i == k ? (to[i].bits & 0x7fffu) > 0x7f80u : to[i].bits == 0x4040u);
+        }
+    last_path = PATHS - 1;
+}
+
 /* A sum of products that underflow to -0 is +0, on each path. */
 TEST(dot_of_minus_zero)
 {
@@ -680,6 +697,7 @@ int main(int argc, char **argv)
     mt_begin(argc, argv);
     RUN_EXACT(rows_on_every_path);
     RUN_EXACT(rows_with_strides);
+    RUN_EXACT(nan_stays_nan);
     RUN_EXACT(dot_of_minus_zero);
     RUN_EXACT(published_rows_on_every_path);
     RUN(dot_is_close_to_exact);

@@ -193,8 +193,8 @@ __global__ void gelu(real *y, const real *x, int n)
 
 /* ---- and backward ---- */
 
-/* The loss of each letter of the answers; logits become the gradient of the mean of these losses. */
-__global__ void loss_grad(float *loss, real *logits, const int *text)
+/* The loss of each letter of the answers; logits become the gradient of their sum times *dloss. */
+__global__ void loss_grad(float *loss, real *logits, const int *text, const float *dloss)
 {
     INDEX(ROWS);
     const int label = text[k / LEN * TEXT + k % LEN + 1], answer = k % LEN >= WORD;
@@ -203,7 +203,7 @@ __global__ void loss_grad(float *loss, real *logits, const int *text)
     for (int i = 0; i < VOCAB; i++) sum += p[i] = expf(p[i] - most);
     loss[k] = answer ? -logf(p[label] / sum) : 0.0f;
     for (int i = 0; i < VOCAB; i++)
-        put(logits, k * VOCAB + i, (answer ? p[i] / sum - (i == label) : 0.0f) / ANSWERS);
+        put(logits, k * VOCAB + i, (answer ? p[i] / sum - (i == label) : 0.0f) * *dloss);
 }
 
 /* dx[row][in] = dy[row][out] w[out][in] */
@@ -314,7 +314,7 @@ typedef struct Kept {
 
 static Kept   kept[LAYERS];
 static real  *x_last, *last, *logits, *d_x, *d_narrow, *d_wide;
-static float *at_last, *losses;
+static float *at_last, *losses, *dloss;
 static int   *text;
 
 static void rooms_init(void)
@@ -328,6 +328,7 @@ static void rooms_init(void)
     x_last = reals(ROWS * WIDTH), last = reals(ROWS * WIDTH), logits = reals(ROWS * VOCAB);
     d_x = reals(ROWS * WIDTH), d_narrow = reals(ROWS * WIDTH), d_wide = reals(ROWS * 3 * WIDTH);
     at_last = (float *)device(2 * ROWS * sizeof(float)), losses = (float *)device(ROWS * sizeof(float));
+    dloss = (float *)device(sizeof(float));
     text = (int *)device(BATCH * TEXT * sizeof(int));
 }
 
@@ -445,12 +446,14 @@ int main(int argc, char **argv)
     for (const Param *p : params) size += p->n;
     printf("%d arrays, %d parameters\n", param_count, size);
     for (int step = 1; step <= steps; step++) {
+        const float mean = 1.0f / ANSWERS;
         const float warm = step < WARMUP ? (float)step / WARMUP : 1.0f;
         const float lr = 2e-2f * warm * (1.0f - 0.9f * step / steps);
         new_words();
         forward();
-        loss_grad<<<BLOCKS(ROWS)>>>(losses, logits, text);
-        check(mpt_cuda_scaler_scale_n(gpu, state, MPT_F16, logits, ROWS * VOCAB, stream));
+        check(cudaMemcpy(dloss, &mean, sizeof mean, cudaMemcpyHostToDevice));
+        check(mpt_cuda_scaler_scale_n(gpu, state, MPT_F32, dloss, 1, stream));
+        loss_grad<<<BLOCKS(ROWS)>>>(losses, logits, text, dloss);
         backward();
         check(mpt_cuda_check(gpu, list, state, stream));
         check(mpt_cuda_lr_set(gpu, state, lr, stream));
