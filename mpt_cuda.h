@@ -37,8 +37,10 @@
  * mpt.h and add in the same order: results equal those of the CPU bit for bit, if the CPU code is compiled
  * without fast-math. Those of matrix products, which cublasLt computes, may differ.
  *
- * What it does NOT do: your forward and backward pass; managed memory; FP8 optimizer state. Matrix products
- * need cublasLt (MPT_USE_CUBLASLT); several GPUs need NCCL (MPT_USE_NCCL) or your own reduction, such as MPI.
+ * What it does NOT do: your forward and backward pass; managed memory; FP8 optimizer state; Adafactor; a step
+ * count or record for each list (all lists of a state have one); mpt_weights_set, mpt_publish and NVFP4's
+ * tensor scale: compute these on the host, and copy. Matrix products need cublasLt (MPT_USE_CUBLASLT);
+ * several GPUs need NCCL (MPT_USE_NCCL) or your own reduction, such as MPI.
  *
  * Contents (search for the mark):
  *   >>C1 configuration              >>C12 kernel helpers
@@ -154,7 +156,9 @@ MPT_CUDA_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, c
 
 /* mpt_cuda_state_get -- queue a copy to the host, valid once the stream has made it. It is asynchronous only
  * into page-locked memory (cudaMallocHost). To log scale, norm and skipped steps without a wait, queue a copy
- * and an event every step, and read the copy when cudaEventQuery succeeds, a step or two later. */
+ * and an event every step, and read the copy when cudaEventQuery succeeds, a step or two later. In an
+ * mpt_state to save its scaler and step stand as they are; t and lr belong into the optimizer's struct, and
+ * come back from there into a zeroed mpt_cuda_state. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
                                            mpt_stream stream);
 
@@ -173,8 +177,8 @@ MPT_CUDA_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, floa
  *   state   in   NULL; or, with stochastic rounding, a state: its scaler.updates is added to opts->step, so
  *                that every replay of a captured graph rounds with new random bits
  *   stream  in   the conversion is queued there; the call does not wait
- * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0, an unknown option); MPT_E_UNSUPPORTED (another
- * format, the same format twice, other options); MPT_E_CUDA.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0, an overlap, an unknown option); MPT_E_UNSUPPORTED
+ * (another format, the same format twice, other options); MPT_E_CUDA.
  * Parity: bit-exact host/device, NaN included. */
 MPT_CUDA_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *dst,
                                            mpt_format src_format, const void *src, size_t n,
@@ -203,6 +207,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, 
 /* mpt_cuda_fp8_init, mpt_cuda_fp8_update, mpt_cuda_fp8_encode_n, mpt_cuda_fp8_encode_transpose -- as
  * mpt_fp8_init and so on. An update computes the scales of all tensors in one launch; encoding converts,
  * records amax and transposes in one pass. Current scaling takes three calls, as in mpt.h, and does not wait.
+ *   dst    out  device memory; unlike on the CPU, not src itself
  *   s      in  host memory, copied at the call; its pointers point to device memory
  *   scale  in  device memory, read when the kernel runs; NULL: 1
  *   amax   in/out  device memory; NULL: not recorded
@@ -284,8 +289,9 @@ MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_
  * optimizers in one step, check one list of all tensors, then step lists that are parts of it, all but the
  * last with MPT_STEP_STAYS_OPEN; only the last adds 1 to state->t. For stochastic rounding, give each of
  * these lists its own seed.
- * Errors: also MPT_E_ARG if a tensor lacks what the optimizer needs, or MPT_STEP_ZERO_GRADS meets a gradient
- * that two tensors share; MPT_E_ORDER if another list was checked, or has already taken the step. */
+ * Errors: also MPT_E_ARG wherever the CPU refuses a tensor, or if MPT_STEP_ZERO_GRADS meets a gradient that
+ * two tensors share; MPT_E_ORDER if the check that was queued or captured last was of another list (so
+ * capture check and step in one graph), or if another has already taken the step. */
 MPT_CUDA_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                           const mpt_sgd *o, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -1068,6 +1074,7 @@ static uint64_t mpti_blocks_of(uint64_t n, uint32_t width)
 }
 
 #define MPTI_UNALIGNED "an array is not at a multiple of its elements' size"
+#define MPTI_OVERLAP "two arrays overlap, or one is larger than memory"
 
 /* Unless *e is an error already: allocate a device table, copy it from the host, and wait. cudaMemcpy returns
  * when it has read pageable host memory, maybe before a kernel on a non-blocking stream can see the copy. */
@@ -1406,6 +1413,8 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
     if (!n) return MPT_OK;
     const uint32_t out = mpti_convert_bytes(dst_format), in = mpti_convert_bytes(src_format);
     MPTI_REFUSE((uintptr_t)dst % out || (uintptr_t)src % in, MPT_E_ARG, MPTI_UNALIGNED);
+    MPTI_REFUSE(mpti_no_array(dst, n, sizeof(double)) || mpti_meet(dst, n * out, src, n * in), MPT_E_ARG,
+                MPTI_OVERLAP);
     if (o.rounding == MPT_RND_STOCHASTIC)
         return mpti_launch(c, __func__, out == 2u ? mpti_k_stochastic<uint16_t> : mpti_k_stochastic<uint8_t>,
                            mpti_blocks_of(n, 16u / out), MPTI_THREADS, stream, dst, dst_format, src, n,
@@ -1501,7 +1510,13 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
                 MPT_E_UNSUPPORTED, "src_format not f32, f16 or bf16, options for elements, or MXFP6");
     mpti_e2m1_at   limit;
     const uint64_t line = cols / (size_t)info->size, lines = cols ? n / cols : 0u;
-    const size_t   bytes = (size_t)mpti_scale_place((lines + 127u) / 128u * 128u, 0u, (line + 3u) / 4u);
+    const size_t   bytes = cols ? (size_t)mpti_scale_place((lines + 127u) / 128u * 128u, 0u, (line + 3u) / 4u)
+                                : n / (size_t)info->size + (n % (size_t)info->size != 0u);
+    const size_t   code_bytes = b.packed ? mpt_packed_size(n, b.element->bits) : n;
+    const size_t   in = n * mpti_format_bytes(src_format);
+    MPTI_REFUSE(mpti_no_array(src, n, sizeof(float)) || mpti_meet(codes, code_bytes, scales, bytes) ||
+                mpti_meet(codes, code_bytes, src, in) || mpti_meet(scales, bytes, src, in), MPT_E_ARG,
+                MPTI_OVERLAP);
     cudaError_t    e = n ? mpti_cuda_here(c) : cudaSuccess;
     if (e == cudaSuccess && n && (line % 4u || lines % 128u)) e = cudaMemsetAsync(scales, 0, bytes, stream);
     if (e != cudaSuccess || !n)
@@ -1673,6 +1688,8 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, voi
     const char *const refusal = mpti_cuda_fp8_refusal(dst_format, src_format);
     MPTI_REFUSE(!c || (n && ((!dst && !amax) || !src)), MPT_E_ARG, "NULL argument with n above 0");
     MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
+    MPTI_REFUSE(mpti_no_array(src, n, sizeof(float)) ||
+                mpti_meet(dst, n, src, n * mpti_format_bytes(src_format)), MPT_E_ARG, MPTI_OVERLAP);
     if (!n) return MPT_OK;
     return mpti_launch(c, __func__,
                        src_format == MPT_F32 ? mpti_k_fp8_encode<uint32_t> : mpti_k_fp8_encode<uint16_t>,
@@ -1690,6 +1707,9 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
                 MPT_E_ARG, "NULL argument, or a matrix larger than memory");
     MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
     if (!rows || !cols) return MPT_OK;
+    const size_t n = rows * cols, bytes = n * mpti_format_bytes(src_format);
+    MPTI_REFUSE(mpti_meet(dst, n, transposed, n) || mpti_meet(dst, n, src, bytes) ||
+                mpti_meet(transposed, n, src, bytes), MPT_E_ARG, MPTI_OVERLAP);
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
     return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
                                                           : mpti_k_fp8_transpose<uint16_t>,
@@ -2361,9 +2381,8 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     if ((list->has & needs) != needs)
         return mpti_cuda_bad(c, MPT_E_ARG, name, needs & ~list->has & MPTI_ZEROES
                              ? "MPT_STEP_ZERO_GRADS: two tensors of the list share a gradient"
-                             : "a tensor of the list lacks m, v, v_max or its weight: master, or param and "
-                               "extra, in the formats that its storage takes; or LAMB met a part; "
-                               "mpt_tensors_validate says which");
+                             : "this optimizer refuses a tensor of the list: mpt_tensors_validate says which "
+                               "and why, such as that it lacks m or v");
     return MPT_OK;
 }
 

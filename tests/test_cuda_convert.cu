@@ -185,6 +185,8 @@ TEST(bad_arguments)
         CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "mpt_cuda_convert_n: ") != NULL);
         CHECK_EQ_I(c.device(gpu.cuda, a.device(), NULL, 1, gpu.stream), MPT_E_ARG);
         CHECK_EQ_I(c.device(NULL, a.device(), b.device(), 1, gpu.stream), MPT_E_ARG);
+        CHECK_EQ_I(c.device(gpu.cuda, a.device(), a.device(), 8, gpu.stream), MPT_E_ARG);
+        CHECK_EQ_I(c.device(gpu.cuda, a.device(), b.device(), (size_t)-1, gpu.stream), MPT_E_ARG);
         for (int off = 0; off < 2; off++)       /* dst, or src, is no multiple of its elements' size */
             if ((off ? size_of(c.from) : size_of(c.to)) > 1)
                 CHECK_EQ_I(c.device(gpu.cuda, (char *)a.device() + !off, (char *)b.device() + off, 1,
@@ -537,6 +539,16 @@ TEST(fp8_refuses)
             "");
     REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_F16, p, MPT_F32, q, 1, scale, f, gpu.stream),
             MPT_E_UNSUPPORTED, "dst_format");
+    REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, p, MPT_F32, p, 1, scale, f, gpu.stream), MPT_E_ARG,
+            "overlap");
+    REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, p, MPT_F32, q, (size_t)-1, scale, f, gpu.stream),
+            MPT_E_ARG, "larger");
+    REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, p, p, MPT_F32, q, 1, 1, scale, f, gpu.stream),
+            MPT_E_ARG, "overlap");
+    REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, p, q, MPT_F32, q, 1, 1, scale, f, gpu.stream),
+            MPT_E_ARG, "overlap");
+    REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, q, p, MPT_F32, q, 1, 1, scale, f, gpu.stream),
+            MPT_E_ARG, "overlap");
     REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E5M2, p, MPT_F64, q, 1, scale, f, gpu.stream),
             MPT_E_UNSUPPORTED, "src_format");
     REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, p, NULL, MPT_F32, q, 1, 1, scale, f,
@@ -672,6 +684,10 @@ TEST(block_quantize_refuses)
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 64, 0, &scaled},
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 96, 48, &o},
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 96, 64, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, c + 63, x.device(), MPT_F32, 64, 0, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, (uint8_t *)x.device() + 255, s, x.device(), MPT_F32, 64, 0, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, (uint8_t *)x.device(), x.device(), MPT_F32, 64, 0, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, (size_t)-1, 0, &o},
         {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F64, 64, 0, &o},
         {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_E4M3, 64, 0, &o},
         {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 64, 0, &odd},
