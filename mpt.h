@@ -585,7 +585,8 @@ typedef struct mpt_step {
     uint32_t stage;             /* mpt_stage */
     uint32_t cause;             /* MPT_CAUSE_* or-ed, of all bad gradients; 0 if there is none */
     uint32_t bad_cause;         /* MPT_CAUSE_* of the first bad gradient */
-    uint64_t sizes;             /* filter of the sizes that were checked: no others are stepped; 0: none */
+    uint64_t sizes;             /* filter of the sizes that were checked: no others are stepped; 0: none, as
+                                 * after loading */
 } mpt_step;
 
 /* The same counts for one tensor: see mpt_check. */
@@ -1130,7 +1131,7 @@ MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x,
 MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src);
 
 /* mpt_survey_get -- the report against one format, byte for byte what mpt_range_add would have made.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then *r is kept.  Threads: any. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then *r is no report.  Threads: any. */
 MPT_DEF mpt_status mpt_survey_get(const mpt_survey *a, mpt_format format, mpt_range *r);
 
 /* A power of two to multiply the numbers by, and what it does to them. */
@@ -1508,7 +1509,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
  * Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
  *   order; then lane j + 32 is added to lane j, then j + 16 to j, and so on down to one; zeros add up to +0.
- *   The bits are the same on every path, unless the program flushes subnormals (as with -ffast-math).
+ *   The bits are the same on every path, but for those of NaNs, unless the program flushes subnormals.
  *
  * mpt_axpy -- y[i] += a * x[i], each with one fma and one rounding to y's format; also for dw += d * x with a
  * 16-bit gradient dw.
@@ -3056,6 +3057,11 @@ static size_t mpti_rows(const mpt_tensor *t)
 {
     return t->rows ? t->rows : t->n > t->columns ? t->n / t->columns : 1u;
 }
+/* Do the columns not divide the tensor into rows, or the rows into matrices? */
+static int mpti_misfit(const mpt_tensor *t)
+{
+    return t->columns && (t->n % t->columns || t->n / t->columns % mpti_rows(t));
+}
 
 static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
 {
@@ -3087,8 +3093,7 @@ static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
         return "v_max is NULL: AMSGrad keeps the largest second moment";
     if ((needs & MPT_NEEDS_FACTORS) && !t->v)
         return "v is NULL: this optimizer keeps second moments, or their row and column means";
-    if ((needs & MPT_NEEDS_FACTORS) &&
-        (t->columns ? t->n % t->columns || t->n / t->columns % mpti_rows(t) : t->rows))
+    if ((needs & MPT_NEEDS_FACTORS) && (mpti_misfit(t) || (t->rows && !t->columns)))
         return "columns must divide n, and rows must divide n / columns";
     return NULL;
 }
@@ -5357,7 +5362,10 @@ MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format)
 static mpt_status mpti_fp8_scaling_ok(const mpt_fp8_scaling *s)
 {
     const mpt_fp8_recipe *r = s ? &s->recipe : NULL;
-    if (!s || (s->count && (!s->scale || !s->inverse || !s->amax || !s->history)))
+    const size_t          most = (size_t)-1 / 2u / sizeof(float);
+    if (!s || (s->count && (!s->scale || !s->inverse || !s->amax || !s->history ||
+                            s->count > most / (r->length ? r->length : 1u) ||
+                            s->count > most / (s->inverse_step ? s->inverse_step : 1u))))
         return MPT_E_ARG;
     if (!mpti_is_fp8(r->format))
         return MPT_E_UNSUPPORTED;
@@ -5747,6 +5755,8 @@ static mpt_status mpti_state_measure(const mpt_state *s, const void *buffer, siz
         if ((t->param && !mpti_is_train_format(t->param_format)) ||
             (s->gradients && t->grad && !mpti_is_train_format(t->grad_format)))
             return MPT_E_UNSUPPORTED;
+        if (mpti_misfit(t))
+            return MPT_E_ARG;
     }
     memset(&w, 0, sizeof w);
     w.mode = MPTI_WALK_SIZE;
@@ -5935,7 +5945,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
         const int         copy = (needs & MPT_NEEDS_PARAM) != 0u;
         mpti_array        a[MPTI_ARRAYS];
         size_t            k;
-        if (t->n > (size_t)-1 / 2u / sizeof(float))
+        if (t->n > (size_t)-1 / 2u / sizeof(float) || mpti_misfit(t))
             return MPT_E_ARG;
         if (why || (copy && !mpti_is_train_format(t->param_format)) ||
             ((needs & MPT_NEEDS_GRAD) && !mpti_is_train_format(t->grad_format)))
@@ -9108,20 +9118,21 @@ static mpt_status mpti_operand_check(const void *data, mpt_format format, size_t
            : mpti_is_train_format(format) ? MPT_OK : MPT_E_UNSUPPORTED;
 }
 
-/* Set and check the operands of an op on rows x cols elements. Format MPT_FORMAT_COUNT: no such operand. */
-static mpt_status mpti_row_init(mpti_row *row, size_t rows, size_t cols, void *out, mpt_format out_format,
-                                const void *x, mpt_format x_format, const void *y, mpt_format y_format)
+/* Set and check the operands of an op on rows x cols elements: x and those in `which` (1: out, 2: y). */
+static mpt_status mpti_row_init(mpti_row *row, int which, size_t rows, size_t cols, void *out,
+                                mpt_format out_format, const void *x, mpt_format x_format, const void *y,
+                                mpt_format y_format)
 {
     mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
     memset(row, 0, sizeof *row);
     row->out = out, row->out_format = out_format;
     row->x = x, row->x_format = x_format;
     row->y = y, row->y_format = y_format;
-    if (status == MPT_OK && out_format != MPT_FORMAT_COUNT)
+    if (status == MPT_OK && which & 1)
         status = mpti_operand_check(out, out_format, rows * cols);
     if (status == MPT_OK)
         status = mpti_operand_check(x, x_format, rows * cols);
-    if (status == MPT_OK && y_format != MPT_FORMAT_COUNT)
+    if (status == MPT_OK && which & 2)
         status = mpti_operand_check(y, y_format, rows * cols);
     return status;
 }
@@ -9359,7 +9370,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         mpti_bad_lines(&x, m, k) || mpti_bad_lines(&y, k, n) || mpti_bad_lines(&to, m, n))
         return MPT_E_ARG;
     /* without a product A and B are not checked: c stands in for them */
-    status = mpti_row_init(&row, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
+    status = mpti_row_init(&row, 3, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
     if (status != MPT_OK)
         return status;
     if (!product) {
@@ -9516,8 +9527,9 @@ MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, 
                                 size_t rows, size_t cols)
 {
     mpti_row         row;
-    const mpt_status status = mpti_row_init(&row, rows, cols, x, x_format, x, x_format, bias, bias_format);
-    return mpti_run_rows(status, &row, MPTI_WORK_ADD, rows, cols);
+    const mpt_status status = mpti_row_init(&row, 3, rows, cols, x, x_format, x, x_format, bias, bias_format);
+    return mpti_run_rows(status == MPT_OK && x == bias && rows > 1 ? MPT_E_ARG : status, &row, MPTI_WORK_ADD,
+                         rows, cols);
 }
 
 /* Add up columns begin .. end - 1, each from its first row to its last. */
@@ -9542,8 +9554,7 @@ MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void 
                                  size_t rows, size_t cols)
 {
     mpti_on_rows c;
-    mpt_status   status = mpti_row_init(&c.row, rows, cols, NULL, MPT_FORMAT_COUNT, dy, dy_format, NULL,
-                                        MPT_FORMAT_COUNT);
+    mpt_status   status = mpti_row_init(&c.row, 0, rows, cols, NULL, MPT_F32, dy, dy_format, NULL, MPT_F32);
     if (status == MPT_OK)
         status = mpti_operand_check(grad, grad_format, cols);
     if (status != MPT_OK)
@@ -9563,7 +9574,8 @@ static mpt_status mpti_activate(mpt_activation f, mpti_work work, void *out, mpt
                                 size_t n)
 {
     mpti_row         row;
-    const mpt_status status = mpti_row_init(&row, n, 1, out, out_format, x, x_format, y, y_format);
+    const int        which = work == MPTI_WORK_ACTIVATE ? 1 : 3;
+    const mpt_status status = mpti_row_init(&row, which, n, 1, out, out_format, x, x_format, y, y_format);
     row.f = f;
     return mpti_run_rows((unsigned)f < (unsigned)MPT_ACT_COUNT ? status : MPT_E_ARG, &row, work, n, 1);
 }
@@ -9571,7 +9583,7 @@ static mpt_status mpti_activate(mpt_activation f, mpti_work work, void *out, mpt
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
                                 mpt_format x_format, size_t n)
 {
-    return mpti_activate(f, MPTI_WORK_ACTIVATE, y, y_format, x, x_format, NULL, MPT_FORMAT_COUNT, n);
+    return mpti_activate(f, MPTI_WORK_ACTIVATE, y, y_format, x, x_format, NULL, MPT_F32, n);
 }
 
 MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
@@ -9585,7 +9597,7 @@ MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_
 {
     mpti_row         row;
     const mpt_status status =
-        mpti_row_init(&row, rows, cols, y, y_format, x, x_format, NULL, MPT_FORMAT_COUNT);
+        mpti_row_init(&row, 1, rows, cols, y, y_format, x, x_format, NULL, MPT_F32);
     row.factor = 1.0f;
     row.hot = (size_t)-1;
     return mpti_run_rows(status, &row, MPTI_WORK_SOFTMAX, rows, cols);
@@ -9595,7 +9607,7 @@ MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *
                                     const void *y, mpt_format y_format, size_t rows, size_t cols)
 {
     mpti_row         row;
-    const mpt_status status = mpti_row_init(&row, rows, cols, dx, dx_format, dy, dy_format, y, y_format);
+    const mpt_status status = mpti_row_init(&row, 3, rows, cols, dx, dx_format, dy, dy_format, y, y_format);
     return mpti_run_rows(status, &row, MPTI_WORK_SOFTMAX_GRAD, rows, cols);
 }
 
@@ -9607,11 +9619,12 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
     mpti_on_rows c;
     double       total = 0.0;
     size_t       r, i, take;
-    mpt_status   status = mpti_row_init(&c.row, rows, cols, dlogits,
-                                        dlogits ? dlogits_format : MPT_FORMAT_COUNT, logits, logits_format,
-                                        NULL, MPT_FORMAT_COUNT);
+    mpt_status   status = mpti_row_init(&c.row, dlogits ? 1 : 0, rows, cols, dlogits, dlogits_format, logits,
+                                        logits_format, NULL, MPT_F32);
     if (status == MPT_OK && ((rows && !label) ||
-                             (dlogits && mpti_row_meets(&c.row, logits, logits_format, n, n))))
+                             (dlogits && (mpti_row_meets(&c.row, logits, logits_format, n, n) ||
+                                          mpti_meet(dlogits, n * mpti_format_bytes(dlogits_format), label,
+                                                    rows * sizeof *label)))))
         status = MPT_E_ARG;
     if (status != MPT_OK)
         return status;
@@ -10051,8 +10064,8 @@ MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char
                                       uint32_t flags, uint32_t *id)
 {
     const mpt_graph_node n = {name, op, device, flags, MPT_GRAPH_NONE, MPT_GRAPH_NONE, 0, 0};
-    if (!g || !name || !op)
-        return mpti_graph_fail(g, MPT_E_ARG, name, "a node needs a name and an op");
+    if (!g || !name || !op || flags & MPT_NODE_CAST)
+        return mpti_graph_fail(g, MPT_E_ARG, name, "a node needs a name, an op, and no MPT_NODE_CAST");
     if (mpti_graph_room(g, 1, 0, 0, 0) != MPT_OK)
         return MPT_E_MEMORY;
     if (id)
@@ -11128,8 +11141,9 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     mpti_add_text(&text, low ? "-CastToFp32" : a->o->low == MPT_F16 ? "-CastToFp16" : "-CastToBf16");
     mpti_add_text(&text, "-AutoMixedPrecision");
     *names += mpti_string_end(&text) + 1;
-    (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", node->device,
-                             MPT_NODE_CAST, NULL);
+    (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", node->device, 0u,
+                             NULL);
+    g->nodes[cast].flags = MPT_NODE_CAST;
     (void)mpt_graph_type_add(g, cast, "SrcT", formats[low != 0], 0u, NULL);
     (void)mpt_graph_type_add(g, cast, "DstT", formats[low == 0], 0u, NULL);
     (void)mpt_graph_output_add(g, src + 1, from->elements, NULL);

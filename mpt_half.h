@@ -68,7 +68,8 @@
  *              mpt in one program: MPT_STATIC in one, or it is chance which runs.
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, if the compiler is
  *              gcc or clang and the processor x86 or aarch64. 0: the portable path only. 2 (SSE2 or NEON),
- *              3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the same bits.
+ *              3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the same bits
+ *              (in mpt.h, but for those of a NaN that arithmetic makes).
  * MPT_USE_OPENMP          needs the compiler's -fopenmp: calls on large arrays and lists of tensors use the
  *              OpenMP team of the calling thread; inside a parallel region, the calling thread alone.
  * MPT_PARALLEL_FOR(count, body, context)   a thread pool of your own instead of OpenMP. It must call
@@ -1423,7 +1424,8 @@ enum { MPTI_SET_ROUNDING = 1, MPTI_SET_OVERFLOW = 2, MPTI_SET_NAN = 4, MPTI_SET_
 MPT_HD int mpti_opts_set(const mpt_opts *o)
 {
     return !o ? 0 : (o->rounding != MPT_RND_NEAREST_EVEN) | (o->overflow != MPT_OVERFLOW_IEEE) << 1 |
-                    (o->nan != MPT_NAN_KEEP) << 2 | (o->flush != 0u) << 3;
+                    (o->nan != MPT_NAN_KEEP) << 2 | (o->flush != 0u) << 3 |
+                    ((unsigned)o->tininess > (unsigned)MPT_TININESS_BEFORE) << 4;
 }
 
 #ifndef MPT_NO_BLOCKS
@@ -4553,7 +4555,8 @@ MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_
     c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
     c.from = (const unsigned char *)src;
     if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, (void *)(uintptr_t)src, n) ||
-        mpti_refused_opts(opts))
+        mpti_refused_opts(opts) ||
+        mpti_clobbers(dst, (size_t)d.info->bytes, src, (size_t)c.s.info->bytes, n))
         return MPT_E_ARG;
     if (!(c.f->sign_bits >= c.s.info->sign_bits && c.f->max_finite >= c.s.info->max_finite &&
           c.f->has_inf >= c.s.info->has_inf && c.f->has_nan >= c.s.info->has_nan) &&     /* then all fit */

@@ -198,6 +198,9 @@ TEST(convert_bad_arguments)
     CHECK_EQ_I(mpt_quantize_f64_n(F64P(a), CF64P(b), 2u, NULL, NULL),
                MPT_E_ARG);
     CHECK_EQ_I(mpt_quantize_n(NULL, NULL, 0u, MPT_F16, NULL), MPT_OK);
+    memset(&o, 0, sizeof o);
+    o.tininess = (mpt_tininess)out_of_range(2);
+    CHECK_EQ_I(mpt_quantize_n(NULL, NULL, 0u, MPT_F16, &o), MPT_E_ARG);
     CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, a, (mpt_byte_order)out_of_range(3), MPT_F32, b, MPT_BIG_ENDIAN,
                                    2u, NULL, NULL),
                MPT_E_ARG);
@@ -651,6 +654,10 @@ TEST(checked_conversion)
         CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, h, MPT_F32, x, 3u, NULL, &bad), MPT_E_RANGE);
         CHECK_EQ_U(bad, 2u);
         CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, h, MPT_F32, x, 3u, NULL, NULL), MPT_E_RANGE);
+        bad = 9u;                       /* an overlap is a wrong call, whatever the numbers */
+        CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, (char *)(uintptr_t)x + 2, MPT_F32, x, 3u, NULL, &bad),
+                   MPT_E_ARG);
+        CHECK_EQ_U(bad, 9u);
     }
     {   /* several tiles, with the bad one everywhere, and with one that only rounds down to the largest */
         static float   x[777];

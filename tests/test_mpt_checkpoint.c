@@ -600,6 +600,10 @@ TEST(bad_arguments)
     bad = s;
     bad.tensors = NULL;
     CHECK_EQ_I(mpt_state_size(&bad, &n), MPT_E_ARG);
+    t[1].columns = t[1].n + 2u;                     /* v would have more elements than the tensor */
+    CHECK_EQ_I(mpt_state_size(&s, &n), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_E_ARG);
+    t[1].columns = 0u;
     t[1].param_format = MPT_E4M3;
     CHECK_EQ_I(mpt_state_size(&s, &n), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_E_UNSUPPORTED);

@@ -788,6 +788,7 @@ TEST(malformed)
     CHECK_EQ_I(mpt_graph_node_add(&g, NULL, "MatMul", NULL, 0u, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_graph_node_add(&g, "x", NULL, NULL, 0u, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_graph_node_add(NULL, "x", "y", NULL, 0u, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_graph_node_add(&g, "x", "y", NULL, MPT_NODE_CAST, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_graph_node_add(&g, "x", "y", NULL, 0u, &node), MPT_OK);
     CHECK_EQ_I(mpt_graph_type_add(&g, 1, "T", 0, 0u, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_graph_output_add(&g, 0, 1, NULL), MPT_E_ARG);

@@ -1386,6 +1386,8 @@ TEST(adafactor_refuses)
     CHECK(!memcmp(&lb.a, &la.a, sizeof la.a));
     CHECK_EQ_I(mpt_memory_report(&la.t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &memory), MPT_OK);
     CHECK_EQ_U(memory.v, (60 / 12 + 12) * 4);
+    la.t.columns = 7;
+    CHECK_EQ_I(mpt_memory_report(&la.t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &memory), MPT_E_ARG);
     la.t.columns = 0;
     CHECK_EQ_I(mpt_memory_report(&la.t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &memory), MPT_OK);
     CHECK_EQ_U(memory.v, 60 * 4);

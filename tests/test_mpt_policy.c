@@ -847,6 +847,7 @@ TEST(ops_refuse_overlaps)
     static float   x[64], y[64], b[64];
     uint32_t       label[4] = {0, 1, 2, 3};
     const mpt_status bad = MPT_E_ARG;
+    const mpt_format none = MPT_FORMAT_COUNT;
 #define ACT(y, f, x, g) mpt_activate(MPT_ACT_RELU, y, f, x, g, 16)
     CHECK(ACT(x, MPT_F32, x, MPT_F32) == MPT_OK && ACT(x, MPT_F16, x, MPT_BF16) == bad);
     CHECK(ACT(x, MPT_F32, x, MPT_F16) == bad && ACT(x, MPT_F16, x, MPT_F32) == bad);
@@ -873,6 +874,15 @@ TEST(ops_refuse_overlaps)
     CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, b, x, MPT_F16, 1.0f) == bad);
     CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, b, x + 16, MPT_F32, 1.0f) == MPT_OK);
     CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, b, NULL, MPT_F32, 1.0f) == MPT_OK);
+    CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, NULL, label, MPT_F32, 1.0f) == bad);
+    CHECK(mpt_cross_entropy(x, MPT_F32, label, 4, 4, NULL, b, none, 1.0f) == MPT_E_UNSUPPORTED);
+    CHECK(mpt_bias_add(x, MPT_F32, x, MPT_F32, 2, 4) == bad);       /* row 2 would add the new row 1 */
+    CHECK(mpt_activate(MPT_ACT_RELU, NULL, none, x, MPT_F32, 4) == bad);
+    CHECK(mpt_softmax(y, none, x, MPT_F32, 4, 4) == MPT_E_UNSUPPORTED);
+    CHECK(mpt_softmax_grad(y, MPT_F32, x, MPT_F32, NULL, none, 4, 4) == bad);
+    CHECK(mpt_activate_grad(MPT_ACT_RELU, y, MPT_F32, y, MPT_F32, x, none, 4) == MPT_E_UNSUPPORTED);
+    CHECK(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 2, 2, 2, 1.0f, x, MPT_F32, 2, y, none, 2, 0.0f,
+                   b, MPT_F32, 2, NULL, 0) == MPT_E_UNSUPPORTED);
 }
 
 /* ---- the other ops ---- */

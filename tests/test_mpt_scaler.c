@@ -1952,6 +1952,9 @@ TEST(fp8_refuses)
     REFUSED(amax, NULL, MPT_E_ARG);
     REFUSED(history, NULL, MPT_E_ARG);
     REFUSED(recipe.length, 0, MPT_E_ARG);
+    REFUSED(count, (uint64_t)1 << 62, MPT_E_ARG);
+    REFUSED(inverse_step, (size_t)-1 / 2u, MPT_E_ARG);
+    REFUSED(inverse_step, (uint64_t)-1, MPT_E_ARG);
     REFUSED(recipe.margin, 33, MPT_E_ARG);
     REFUSED(recipe.margin, -33, MPT_E_ARG);
     REFUSED(recipe.choice, MPT_AMAX_CHOICE_COUNT, MPT_E_ARG);
