@@ -1252,14 +1252,12 @@ MPT_HD uint64_t mpti_f64_widen(uint32_t u)
 #define MPTI_CONVERSIONS(T)                                                                          \
     MPT_HD mpt_##T mpt_##T##_from_f32(float x)                                                       \
     {                                                                                                \
-        mpt_##T r;                                                                                   \
-        r.bits = mpti_##T##_encode(mpti_f32_bits(x));                                                \
+        const mpt_##T r = {mpti_##T##_encode(mpti_f32_bits(x))};                                     \
         return r;                                                                                    \
     }                                                                                                \
     MPT_HD mpt_##T mpt_##T##_from_f64(double x)                                                      \
     {                                                                                                \
-        mpt_##T r;                                                                                   \
-        r.bits = mpti_##T##_from_f64(mpti_f64_bits(x));                                              \
+        const mpt_##T r = {mpti_##T##_from_f64(mpti_f64_bits(x))};                                   \
         return r;                                                                                    \
     }                                                                                                \
     MPT_HD float mpt_f32_from_##T(mpt_##T x) { return mpti_f32_make(mpti_##T##_decode(x.bits)); }    \
@@ -1275,8 +1273,7 @@ MPTI_CONVERSIONS(e5m2)
 #define MPTI_SATURATING(T, e5m2)                                                                     \
     MPT_HD mpt_##T mpt_##T##_from_f32_sat(float x)                                                   \
     {                                                                                                \
-        mpt_##T r;                                                                                   \
-        r.bits = (uint8_t)mpti_fp8_code(mpti_f32_bits(x), e5m2, 1);                                  \
+        const mpt_##T r = {(uint8_t)mpti_fp8_code(mpti_f32_bits(x), e5m2, 1)};                       \
         return r;                                                                                    \
     }
 MPTI_SATURATING(e4m3, 0)
@@ -1979,9 +1976,8 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
 #define MPTI_OPERATION(T, M, k, op)                                                                  \
     MPT_HD mpt_##T mpt_##T##_##op(MPTI_P##k(T))                                                      \
     {                                                                                                \
-        mpti_env e = mpti_env_make(M, (const mpt_opts *)0);                                          \
-        mpt_##T  r;                                                                                  \
-        r.bits = (uint16_t)mpti_a_##op(&e, MPTI_A##k);                                               \
+        mpti_env      e = mpti_env_make(M, (const mpt_opts *)0);                                     \
+        const mpt_##T r = {(uint16_t)mpti_a_##op(&e, MPTI_A##k)};                                    \
         return r;                                                                                    \
     }                                                                                                \
     MPT_HD mpt_##T mpt_##T##_##op##_with(MPTI_P##k(T), const mpt_opts *opts, unsigned *flags)        \
@@ -1997,7 +1993,18 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
         return r;                                                                                    \
     }
 
-/* The functions that never round. */
+/* The functions that never round. MPTI_RELATION: a test of a relation; MPTI_OF_BITS: a number by its bits. */
+#define MPTI_RELATION(T, name, test)                                                                 \
+    MPT_HD int mpt_##T##_##name(mpt_##T a, mpt_##T b)                                                \
+    {                                                                                                \
+        return mpt_##T##_compare(a, b, 0, (unsigned *)0) test;                                       \
+    }
+#define MPTI_OF_BITS(T, k, name, result)                                                             \
+    MPT_HD mpt_##T mpt_##T##_##name(MPTI_P##k(T))                                                    \
+    {                                                                                                \
+        a.bits = (uint16_t)(result);                                                                 \
+        return a;                                                                                    \
+    }
 #define MPTI_COMPARISONS(T, M)                                                                       \
     MPT_HD mpt_relation mpt_##T##_compare(mpt_##T a, mpt_##T b, int signaling, unsigned *flags)      \
     {                                                                                                \
@@ -2007,18 +2014,9 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
             *flags |= e.flags;                                                                       \
         return r;                                                                                    \
     }                                                                                                \
-    MPT_HD int mpt_##T##_eq(mpt_##T a, mpt_##T b)                                                    \
-    {                                                                                                \
-        return mpt_##T##_compare(a, b, 0, (unsigned *)0) == MPT_EQUAL;                               \
-    }                                                                                                \
-    MPT_HD int mpt_##T##_lt(mpt_##T a, mpt_##T b)                                                    \
-    {                                                                                                \
-        return mpt_##T##_compare(a, b, 0, (unsigned *)0) == MPT_LESS;                                \
-    }                                                                                                \
-    MPT_HD int mpt_##T##_le(mpt_##T a, mpt_##T b)                                                    \
-    {                                                                                                \
-        return mpt_##T##_compare(a, b, 0, (unsigned *)0) <= MPT_EQUAL;                               \
-    }                                                                                                \
+    MPTI_RELATION(T, eq, == MPT_EQUAL)                                                               \
+    MPTI_RELATION(T, lt, == MPT_LESS)                                                                \
+    MPTI_RELATION(T, le, <= MPT_EQUAL)                                                               \
     MPT_HD mpt_##T mpt_##T##_extreme(mpt_##T a, mpt_##T b, unsigned kind, unsigned *flags)           \
     {                                                                                                \
         mpti_env e = mpti_env_make(M, (const mpt_opts *)0);                                          \
@@ -2027,33 +2025,15 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
             *flags |= e.flags;                                                                       \
         return a;                                                                                    \
     }                                                                                                \
-    MPT_HD mpt_##T mpt_##T##_minimum(mpt_##T a, mpt_##T b)                                           \
-    {                                                                                                \
-        return mpt_##T##_extreme(a, b, 0u, (unsigned *)0);                                           \
-    }                                                                                                \
-    MPT_HD mpt_##T mpt_##T##_maximum(mpt_##T a, mpt_##T b)                                           \
-    {                                                                                                \
-        return mpt_##T##_extreme(a, b, MPT_EXTREME_LARGEST, (unsigned *)0);                          \
-    }                                                                                                \
+    MPTI_OF_BITS(T, 2, minimum, mpt_##T##_extreme(a, b, 0u, (unsigned *)0).bits)                     \
+    MPTI_OF_BITS(T, 2, maximum, mpt_##T##_extreme(a, b, MPT_EXTREME_LARGEST, (unsigned *)0).bits)    \
     MPT_HD int mpt_##T##_total_order(mpt_##T a, mpt_##T b)                                           \
     {                                                                                                \
         return mpti_rank16(a.bits) <= mpti_rank16(b.bits);                                           \
     }                                                                                                \
-    MPT_HD mpt_##T mpt_##T##_neg(mpt_##T a)                                                          \
-    {                                                                                                \
-        a.bits = (uint16_t)(a.bits ^ 0x8000u);                                                       \
-        return a;                                                                                    \
-    }                                                                                                \
-    MPT_HD mpt_##T mpt_##T##_abs(mpt_##T a)                                                          \
-    {                                                                                                \
-        a.bits = (uint16_t)(a.bits & 0x7fffu);                                                       \
-        return a;                                                                                    \
-    }                                                                                                \
-    MPT_HD mpt_##T mpt_##T##_copysign(mpt_##T a, mpt_##T b)                                          \
-    {                                                                                                \
-        a.bits = (uint16_t)((a.bits & 0x7fffu) | (b.bits & 0x8000u));                                \
-        return a;                                                                                    \
-    }
+    MPTI_OF_BITS(T, 1, neg, a.bits ^ 0x8000u)                                                        \
+    MPTI_OF_BITS(T, 1, abs, a.bits & 0x7fffu)                                                        \
+    MPTI_OF_BITS(T, 2, copysign, (a.bits & 0x7fffu) | (b.bits & 0x8000u))
 
 #define MPTI_ARITHMETIC(T, M)                                                                        \
     MPTI_OPERATION(T, M, 2, add) MPTI_OPERATION(T, M, 2, sub) MPTI_OPERATION(T, M, 2, mul)           \
