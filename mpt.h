@@ -4753,13 +4753,7 @@ MPTI_AVX2_TARGET static inline void mpti_roots_256(float *root, const float *v)
 
 #define MPTI_ROOTED(name, loop, parameters, ...)                                                    \
     MPTI_COPY(MPTI_AVX2_TARGET, name##_avx2, loop, parameters, (__VA_ARGS__, mpti_roots_256))       \
-    static void name parameters                                                                     \
-    {                                                                                               \
-        if (mpti_path() >= MPTI_PATH_AVX2)                                                          \
-            name##_avx2(__VA_ARGS__);                                                               \
-        else                                                                                        \
-            loop(__VA_ARGS__, mpti_roots);                                                          \
-    }
+    MPTI_CHOICE(MPTI_PATH_AVX2, name, parameters, name##_avx2(__VA_ARGS__), loop(__VA_ARGS__, mpti_roots))
 #else
 #define MPTI_ROOTED(name, loop, parameters, ...) \
     MPTI_ONCE(name, loop, parameters, (__VA_ARGS__, mpti_roots))

@@ -2255,10 +2255,7 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
  * with both the address and the undefined-behaviour sanitizer, so that code has the first one only. */
 #define MPTI_TILE 256
 #define MPTI_ONCE(name, loop, parameters, arguments)                              \
-    MPTI_UNUSED static void name parameters                                       \
-    {                                                                             \
-        loop arguments;                                                           \
-    }
+    MPTI_UNUSED static void name parameters { loop arguments; }
 #if MPTI_X86
 #define MPTI_INLINE static inline __attribute__((always_inline))
 #define MPTI_AVX2_TARGET __attribute__((target("avx2,fma,f16c")))
@@ -2279,25 +2276,21 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
         loop arguments;                                      \
         MPTI_NARROW();                                       \
     }
-#define MPTI_TWICE(name, loop, parameters, arguments)                             \
-    MPTI_COPY(MPTI_AVX2_TARGET, name##_avx2, loop, parameters, arguments)         \
+#define MPTI_CHOICE(path, name, parameters, wide, narrow)                         \
     MPTI_UNUSED static void name parameters                                       \
     {                                                                             \
-        if (mpti_path() >= MPTI_PATH_AVX2)                                        \
-            name##_avx2 arguments;                                                \
+        if (mpti_path() >= path)                                                  \
+            wide;                                                                 \
         else                                                                      \
-            loop arguments;                                                       \
+            narrow;                                                               \
     }
+#define MPTI_TWICE(name, loop, parameters, arguments)                             \
+    MPTI_COPY(MPTI_AVX2_TARGET, name##_avx2, loop, parameters, arguments)         \
+    MPTI_CHOICE(MPTI_PATH_AVX2, name, parameters, name##_avx2 arguments, loop arguments)
 #define MPTI_THRICE(name, loop, parameters, arguments)                            \
     MPTI_TWICE(name##_narrow, loop, parameters, arguments)                        \
     MPTI_COPY(MPTI_AVX512_TARGET, name##_avx512, loop, parameters, arguments)     \
-    MPTI_UNUSED static void name parameters                                       \
-    {                                                                             \
-        if (mpti_path() >= MPTI_PATH_AVX512)                                      \
-            name##_avx512 arguments;                                              \
-        else                                                                      \
-            name##_narrow arguments;                                              \
-    }
+    MPTI_CHOICE(MPTI_PATH_AVX512, name, parameters, name##_avx512 arguments, name##_narrow arguments)
 #else
 #define MPTI_INLINE static inline
 #define MPTI_NARROW() (void)0
