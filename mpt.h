@@ -856,10 +856,9 @@ static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mp
         status = mpt_clip(step, max_norm);
     if (status == MPT_OK)
         switch ((int)optimizer) {
-#define MPTI_X(id, name, hyper, needs, passes, device) \
+#define MPTI_STEP_CASE(id, name, hyper, needs, passes, device) \
         case id: status = mpt_##name##_step((mpt_##name *)o, step, tensors, count); break;
-        MPT_OPTIMIZERS(MPTI_X)
-#undef MPTI_X
+        MPT_OPTIMIZERS(MPTI_STEP_CASE)
         default: status = MPT_E_ARG;
         }
     if (step)
@@ -2199,10 +2198,9 @@ MPT_HD double mpti_norm_from_sumsq(double sumsq, unsigned found_inf)
 MPT_HD uint32_t mpti_scaler_rule(int32_t dialect)
 {
     switch (dialect) {
-#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
+#define MPTI_RULE(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
     case id: return rule;
-    MPT_SCALER_DIALECTS(MPTI_X)
-#undef MPTI_X
+    MPT_SCALER_DIALECTS(MPTI_RULE)
     default: return 0u;
     }
 }
@@ -2750,14 +2748,13 @@ MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o)
 MPT_HD unsigned mpti_adamw_spares(const mpt_adamw *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_lion_spares(const mpt_lion *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_adafactor_spares(const mpt_adafactor *o) { return (void)o, 0u; }
-#define MPTI_X(id, name, hyper, needs, passes, device)                                  \
+#define MPTI_NEEDS(id, name, hyper, needs, passes, device)                              \
     MPT_HD unsigned mpti_##name##_needs(const mpt_##hyper *o)                           \
     {                                                                                   \
         const unsigned own = o ? mpti_needs_of(o->options) : 0u;                        \
         return MPTI_NEEDS_STEP | own | ((needs) & ~mpti_##hyper##_spares(o));           \
     }
-MPT_OPTIMIZERS(MPTI_X)
-#undef MPTI_X
+MPT_OPTIMIZERS(MPTI_NEEDS)
 
 MPT_HD mpt_format mpti_moments_format(const mpt_tensor *t)
 {
@@ -3691,11 +3688,10 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 // >>M17 implementation: scaler, check, clip -------------------------------------------------------
 MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
 {
-#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
+#define MPTI_CONFIG(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
     {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags},
     static const mpt_scaler_config table[] = {
-        MPT_SCALER_DIALECTS(MPTI_X) {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u}};
-#undef MPTI_X
+        MPT_SCALER_DIALECTS(MPTI_CONFIG) {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u}};
     return table[(unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? dialect : MPT_SCALER_DIALECT_COUNT];
 }
 
@@ -5217,11 +5213,8 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
 
 /* ---- the calls ---- */
 
-typedef union mpti_any_k {
-#define MPTI_X(hyper) mpti_##hyper##_k hyper;
-    MPT_HYPERPARAMETERS(MPTI_X)
-#undef MPTI_X
-} mpti_any_k;
+#define MPTI_K_OF(hyper) mpti_##hyper##_k hyper;
+typedef union mpti_any_k { MPT_HYPERPARAMETERS(MPTI_K_OF) } mpti_any_k;
 
 /* What the pieces or the tensors of one step share. */
 typedef void mpti_tensor_fn(const mpt_tensor *t, const mpti_pass *step);
@@ -5290,7 +5283,7 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
 }
 
 /* The step of all optimizers that have a struct of hyperparameters. l2: weight decay is in the gradient. */
-#define MPTI_X(hyper)                                                                               \
+#define MPTI_RUN_OF(hyper)                                                                          \
     MPTI_NOINLINE static mpt_status mpti_##hyper##_run(                                             \
         mpt_##hyper *o, mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,    \
         mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2)                                         \
@@ -5308,27 +5301,24 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
             mpti_refuse_step(step);                                                                 \
         return status;                                                                              \
     }
-MPT_HYPERPARAMETERS(MPTI_X)
-#undef MPTI_X
+MPT_HYPERPARAMETERS(MPTI_RUN_OF)
 
 #define MPTI_STEP_ONE(name, hyper) mpti_##name##_tile, NULL, 0
 #define MPTI_STEP_L2(name, hyper) mpti_##hyper##_tile, NULL, 1
 #define MPTI_STEP_OWN(name, hyper) NULL, mpti_##name##_tensor, 0
-#define MPTI_X(id, name, hyper, needs, passes, device)                                              \
+#define MPTI_STEP(id, name, hyper, needs, passes, device)                                           \
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
         return mpti_##hyper##_run(o, step, tensors, count, mpti_##name##_needs(o),                  \
                                   MPTI_STEP_##passes(name, hyper));                                 \
     }
-MPT_OPTIMIZERS(MPTI_X)
-#undef MPTI_X
+MPT_OPTIMIZERS(MPTI_STEP)
 
 MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer)
 {
-#define MPTI_X(id, name, hyper, needs, passes, device) {#name, MPTI_NEEDS_STEP | (needs), device},
-    static const mpt_optimizer_info table[] = {MPT_OPTIMIZERS(MPTI_X)};
-#undef MPTI_X
+#define MPTI_OPTIMIZER(id, name, hyper, needs, passes, device) {#name, MPTI_NEEDS_STEP | (needs), device},
+    static const mpt_optimizer_info table[] = {MPT_OPTIMIZERS(MPTI_OPTIMIZER)};
     return (unsigned)optimizer < (unsigned)MPT_OPTIMIZER_COUNT ? &table[optimizer] : NULL;
 }
 
@@ -5522,6 +5512,7 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 typedef enum mpti_walk_mode {
     MPTI_WALK_SIZE, MPTI_WALK_SAVE, MPTI_WALK_VERIFY, MPTI_WALK_LOAD        /* from VERIFY on they read */
 } mpti_walk_mode;
+#define MPTI_ASIDE(hyper) mpt_##hyper hyper;
 typedef struct mpti_walk {
     mpti_walk_mode mode;
     unsigned char *to;              /* SAVE */
@@ -5531,13 +5522,8 @@ typedef struct mpti_walk {
     uint64_t       version;
     int            failed;
     int            judge;           /* refuse impossible values: SIZE before SAVE, and VERIFY */
-    union {
-        mpt_scaler scaler;
-        mpt_step   step;
-#define MPTI_X(hyper) mpt_##hyper hyper;
-        MPT_HYPERPARAMETERS(MPTI_X)
-#undef MPTI_X
-    } aside;                        /* VERIFY: the struct whose values are checked */
+    /* VERIFY: the struct whose values are checked */
+    union { mpt_scaler scaler; mpt_step step; MPT_HYPERPARAMETERS(MPTI_ASIDE) } aside;
 } mpti_walk;
 
 /* A copy of words from memory to the buffer or back. The buffer is little-endian. */
@@ -5675,11 +5661,10 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
     mpti_walk_fact(w, s->step_count);
     for (i = 0; i < s->step_count; i++)
         mpti_walk_step(w, &s->steps[i]);
-#define MPTI_X(hyper)                                                       \
+#define MPTI_WALK(hyper)                                                    \
     o = mpti_walk_optimizer(w, s->hyper, offsetof(mpt_##hyper, t));         \
     w->failed |= o && !mpti_##hyper##_ok((const mpt_##hyper *)o);
-    MPT_HYPERPARAMETERS(MPTI_X)
-#undef MPTI_X
+    MPT_HYPERPARAMETERS(MPTI_WALK)
     mpti_walk_fact(w, s->counter_count);
     mpti_walk_words(w, w->mode == MPTI_WALK_VERIFY ? NULL : s->counters, s->counter_count, 8u);
     mpti_walk_fact(w, s->tensor_count);
@@ -8355,7 +8340,6 @@ MPTI_IN_256 void mpti_row_move(void *to, const void *from, size_t bytes)
     MPTI_MOVE(8u)
     MPTI_MOVE(4u)
     MPTI_MOVE(2u)
-#undef MPTI_MOVE
 }
 MPTI_IN_256 void mpti_row_put_256(void *p, mpt_format format, size_t i, size_t n, mpti_two_256 x)
 {

@@ -349,11 +349,8 @@ typedef struct mpt_gpu {
  * Returns: the facts.  Threads: any. */
 static inline mpt_gpu mpt_gpu_from_cc(int cc)
 {
-    static const mpt_gpu row[] = {
-#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, id, tensor_cores, name, advice},
-        MPT_GPUS(MPTI_X)
-#undef MPTI_X
-    };
+#define MPTI_GPU(id, name, cc, tensor_cores, advice) {cc, id, tensor_cores, name, advice},
+    static const mpt_gpu row[] = {MPT_GPUS(MPTI_GPU)};
     int     i = (int)MPT_GPU_COUNT - 1;
     mpt_gpu g;
     while (i > 0 && cc < row[i].cc) i--;
@@ -442,12 +439,8 @@ typedef struct mpt_gemm_args {
     X(MPT_GEMM_BLOCKS,         16, 1, "blocks: cublasLt multiplies MXFP8 and NVFP4, not MXFP4; one "       \
                                       "product, k a multiple of 32, scales at multiples of 16 bytes")
 
-enum {
-#define MPTI_X(id, bit, refused, text) id = 1 << bit,
-    MPT_GEMM_PROBLEMS(MPTI_X)
-#undef MPTI_X
-    MPT_GEMM_FINE = 0
-};
+#define MPTI_PROBLEM(id, bit, refused, text) id = 1 << bit,
+enum { MPT_GEMM_PROBLEMS(MPTI_PROBLEM) MPT_GEMM_FINE = 0 };
 
 typedef struct mpt_gemm_verdict {
     unsigned problems;          /* MPT_GEMM_* or-ed; 0: full speed */
@@ -460,9 +453,8 @@ typedef struct mpt_gemm_verdict {
 static inline const char *mpt_gemm_problem_text(unsigned problem)
 {
     switch (problem) {
-#define MPTI_X(id, bit, refused, text) case 1u << bit: return text;
-        MPT_GEMM_PROBLEMS(MPTI_X)
-#undef MPTI_X
+#define MPTI_PROBLEM_TEXT(id, bit, refused, text) case 1u << bit: return text;
+        MPT_GEMM_PROBLEMS(MPTI_PROBLEM_TEXT)
     default: return "";
     }
 }
@@ -608,9 +600,8 @@ static inline int mpti_gemm_shape_ok(const mpt_gemm_args *g)
 
 static inline unsigned mpti_gemm_refusals(unsigned problems)
 {
-#define MPTI_X(id, bit, refused, text) | ((unsigned)refused << bit)
-    return problems & (0u MPT_GEMM_PROBLEMS(MPTI_X));
-#undef MPTI_X
+#define MPTI_OR_REFUSED(id, bit, refused, text) | ((unsigned)refused << bit)
+    return problems & (0u MPT_GEMM_PROBLEMS(MPTI_OR_REFUSED));
 }
 
 /* First collect the problems, then derive the rest of the verdict. */
@@ -2418,9 +2409,8 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
         }                                                                                                  \
         return status;                                                                                     \
     }
-#define MPTI_X(id, name, hyper, needs, passes, device) MPTI_CUDA_STEP_##device(name, hyper, passes)
-MPT_OPTIMIZERS(MPTI_X)
-#undef MPTI_X
+#define MPTI_CUDA_STEP(id, name, hyper, needs, passes, device) MPTI_CUDA_STEP_##device(name, hyper, passes)
+MPT_OPTIMIZERS(MPTI_CUDA_STEP)
 
 // >>C19 implementation: matrix products ------------------------------------------------------------
 MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu)
@@ -2527,7 +2517,6 @@ static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
     MPTI_SWAP(a, b);
     MPTI_SWAP(lda, ldb), MPTI_SWAP(a_stride, b_stride);
     MPTI_SWAP(a_format, b_format), MPTI_SWAP(trans_a, trans_b), MPTI_SWAP(a_scale, b_scale);
-#undef MPTI_SWAP
     t.epilogue = g->epilogue & ~(MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B);
     if (g->epilogue & MPT_EPILOGUE_BGRAD_A) t.epilogue |= MPT_EPILOGUE_BGRAD_B;
     if (g->epilogue & MPT_EPILOGUE_BGRAD_B) t.epilogue |= MPT_EPILOGUE_BGRAD_A;

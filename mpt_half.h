@@ -181,11 +181,8 @@ MPT_DEF int mpt_version(void);
     X(MPT_E_RANGE,       -8, "out of range: a number does not fit the format it is to be stored in") \
     X(MPT_E_SCALE,       -9, "no loss scale works: see the scaler's verdict")
 
-typedef MPTI_ENUM(mpt_status) {
-#define MPTI_X(id, value, text) id = value,
-    MPT_STATUSES(MPTI_X)
-#undef MPTI_X
-} mpt_status;
+#define MPTI_STATUS(id, value, text) id = value,
+typedef MPTI_ENUM(mpt_status) { MPT_STATUSES(MPTI_STATUS) } mpt_status;
 
 /* mpt_status_text -- an English sentence, a static string; "unknown status" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_status_text(mpt_status status);
@@ -3086,12 +3083,11 @@ MPTI_UNUSED static void mpti_run(mpti_job *j, size_t n)
 
 MPTI_DEF int mpt_version(void) { return MPT_VERSION; }
 
+#define MPTI_STATUS_TEXT(id, value, text) case value: return text;
 MPTI_DEF const char *mpt_status_text(mpt_status status)
 {
     switch ((int)status) {
-#define MPTI_X(id, value, text) case value: return text;
-        MPT_STATUSES(MPTI_X)
-#undef MPTI_X
+        MPT_STATUSES(MPTI_STATUS_TEXT)
     default: return "unknown status";
     }
 }
@@ -3140,9 +3136,8 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
 
 MPTI_DEF const mpt_format_info *mpt_format_get(mpt_format format)
 {
-#define MPTI_X(id, name, s, e, m, bias, sp) MPTI_FORMAT_INFO(name, s, e, m, bias, sp, MPTI_POW2),
-    static const mpt_format_info table[] = {MPT_FORMATS(MPTI_X)};
-#undef MPTI_X
+#define MPTI_FORMAT(id, name, s, e, m, bias, sp) MPTI_FORMAT_INFO(name, s, e, m, bias, sp, MPTI_POW2),
+    static const mpt_format_info table[] = {MPT_FORMATS(MPTI_FORMAT)};
     return (unsigned)format < (unsigned)MPT_FORMAT_COUNT ? &table[format] : NULL;
 }
 
@@ -4953,7 +4948,7 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
     {                                                                                              \
         return mpti_arith_n(M, OP, dst, a, b, b, n);                                               \
     }
-#define MPTI_X(T, M)                                                                               \
+#define MPTI_ARITH_OF(T, M)                                                                          \
     MPTI_ARITH_N(T, M, add, MPTI_ARITH_ADD)                                                        \
     MPTI_ARITH_N(T, M, sub, MPTI_ARITH_SUB)                                                        \
     MPTI_ARITH_N(T, M, mul, MPTI_ARITH_MUL)                                                        \
@@ -4962,9 +4957,8 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
     {                                                                                              \
         return mpti_arith_n(M, MPTI_ARITH_FMA, dst, a, b, c, n);                                   \
     }
-MPTI_X(f16, 10)
-MPTI_X(bf16, 7)
-#undef MPTI_X
+MPTI_ARITH_OF(f16, 10)
+MPTI_ARITH_OF(bf16, 7)
 #endif /* arithmetic */
 
 // >>H16 implementation: text -----------------------------------------------------------------------
