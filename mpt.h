@@ -9696,25 +9696,19 @@ static const struct mpti_op_row {
     unsigned char kind;                     /* MPTI_OP_* */
     const char   *source, *names;           /* words, separated by blanks */
 } mpti_ops[] = {
-#define MPTI_X(rule, cpu, list, source, names) \
+#define MPTI_PT_OP(rule, cpu, list, source, names) \
     {MPT_RULE_##rule, MPT_RULE_##cpu, {MPT_LIST_##list, 0, 0}, MPTI_OP_PLAIN, source, names},
-    MPT_OPS(MPTI_X)
-#undef MPTI_X
-#define MPTI_X(cuda, bf16, names) \
+    MPT_OPS(MPTI_PT_OP)
+#define MPTI_TF_OP(cuda, bf16, names) \
     {MPTI_TF_##cuda, MPTI_TF_##bf16, {0, MPT_LIST_##cuda, MPT_LIST_##bf16}, MPTI_OP_PLAIN, "TF", names},
-    MPTI_TF_LISTS(MPTI_X)
-#undef MPTI_X
-#define MPTI_X(kind, names) {MPT_RULE_COUNT, MPT_RULE_COUNT, {0, 0, 0}, MPTI_OP_##kind, NULL, names},
-    MPTI_OP_KINDS(MPTI_X)
-#undef MPTI_X
+    MPTI_TF_LISTS(MPTI_TF_OP)
+#define MPTI_KIND_OP(kind, names) {MPT_RULE_COUNT, MPT_RULE_COUNT, {0, 0, 0}, MPTI_OP_##kind, NULL, names},
+    MPTI_OP_KINDS(MPTI_KIND_OP)
 };
 #define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])
 
-static const mpt_policy mpti_policies[] = {
-#define MPTI_X(name, cpu, compute, variable, output) {name, cpu, compute, variable, output, NULL, 0},
-    MPT_POLICIES(MPTI_X)
-#undef MPTI_X
-};
+#define MPTI_POLICY(name, cpu, compute, variable, output) {name, cpu, compute, variable, output, NULL, 0},
+static const mpt_policy mpti_policies[] = {MPT_POLICIES(MPTI_POLICY)};
 #define MPTI_POLICY_COUNT (sizeof mpti_policies / sizeof mpti_policies[0])
 
 MPT_DEF const char *mpt_policy_name(size_t i) { return i < MPTI_POLICY_COUNT ? mpti_policies[i].name : NULL; }
@@ -9833,9 +9827,8 @@ static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answe
 MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
                                      size_t count, mpt_policy_answer *answer)
 {
-#define MPTI_X(id, name, why) why,
-    static const char *const whys[] = {MPT_RULES(MPTI_X)};
-#undef MPTI_X
+#define MPTI_WHY(id, name, why) why,
+    static const char *const whys[] = {MPT_RULES(MPTI_WHY)};
     mpt_policy_answer a;
     mpt_status        status = mpti_policy_refuse(p, op, inputs, count, answer);
     size_t            i;
@@ -9969,7 +9962,6 @@ static mpt_status mpti_graph_room(mpt_graph *g, size_t nodes, size_t types, size
     MPTI_GROW(type)
     MPTI_GROW(output)
     MPTI_GROW(input)
-#undef MPTI_GROW
     return ok ? MPT_OK : mpti_graph_memory(g);
 }
 
