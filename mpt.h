@@ -3546,18 +3546,15 @@ enum { MPTI_WINDOW = 8 * MPTI_PARTS };
 static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, const mpti_place *to,
                                 mpti_piece_fn *fn, mpti_piece_fn *then, void *context)
 {
-    mpti_piece piece;
     /* the last tensor only if some of its elements are in the range */
     while (from.tensor < to->tensor + (from.first < to->first)) {
         const size_t stop = from.tensor < to->tensor ? tensors[from.tensor].n : to->first;
-        piece.t = &tensors[from.tensor];
-        piece.tensor = from.tensor, piece.chunk = from.chunk;
-        piece.first = from.first;
-        piece.end = from.first + mpti_min(stop - from.first, MPTI_WINDOW * (size_t)MPTI_CHUNK);
-        from.chunk += mpti_chunks(piece.end - piece.first);
-        from.first = piece.end == stop ? 0u : piece.end;
-        from.tensor += piece.end == stop;
-        if (piece.first < piece.end) {
+        const size_t end = from.first + mpti_min(stop - from.first, MPTI_WINDOW * (size_t)MPTI_CHUNK);
+        const mpti_piece piece = {&tensors[from.tensor], from.tensor, from.first, end, from.chunk};
+        from.chunk += mpti_chunks(end - piece.first);
+        from.first = end == stop ? 0u : end;
+        from.tensor += end == stop;
+        if (piece.first < end) {
             fn(context, &piece);
             if (then)
                 then(context, &piece);
@@ -3626,8 +3623,7 @@ static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *
             mpti_pieces_between(tensors, w.at[0], &w.at[parts], then, NULL, context);
     }
 #else
-    mpti_place from = {0, 0, 0}, to = {0, 0, 0};
-    to.tensor = count;
+    const mpti_place from = {0, 0, 0}, to = {count, 0, 0};
     mpti_pieces_between(tensors, from, &to, beside, then, context);
 #endif
 }
@@ -5013,12 +5009,8 @@ static void mpti_along_tensor(const mpt_tensor *t, const mpti_pass *step, unsign
 {
     size_t          slots = 1;
     mpti_norms      norms;
-    mpti_along_turn turn;
+    mpti_along_turn turn = {*step, step->k, t, 0, (size_t)-1, 0.0f, 0.0f, NULL, &norms};
     memset(norms.slot, 0, sizeof norms.slot);
-    memset(&turn, 0, sizeof turn);
-    turn.k = step->k, turn.t = t, turn.norms = &norms;
-    turn.matrix = (size_t)-1;
-    turn.pass = *step;
     turn.pass.reads = reads, turn.pass.writes = 0u, turn.pass.tile = tile;
     mpti_pieces(t, 1, mpti_norms_beside, mpti_norms_then, &turn);
     while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < t->n)
@@ -5252,8 +5244,8 @@ static void mpti_step_tensor(void *context, const mpt_tensor *tensors, size_t i)
 static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
                                 mpti_tile_fn *tile, mpti_tensor_fn *tensor, mpti_any_k *k, uint64_t *t)
 {
+    mpti_stepping s = {{needs, needs & ~MPT_NEEDS_GRAD, tile, k, MPTI_STRIP, {*t, 0u}}, tensor};
     mpt_status    status;
-    mpti_stepping s;
     if (needs & MPT_NEEDS_V_MAX && tensor)
         return MPT_E_ARG;
     if (!mpti_step_is_open(step))
@@ -5270,10 +5262,6 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
         step->stage = (uint32_t)MPT_STAGE_STEPPED;
     if (step->found_inf)
         return needs & MPTI_ZEROES ? mpt_grads_zero(tensors, count) : MPT_OK;
-    s.pass.reads = needs, s.pass.writes = needs & ~MPT_NEEDS_GRAD;
-    s.pass.tile = tile, s.pass.k = k, s.pass.strip = MPTI_STRIP;
-    s.pass.at.step = *t, s.pass.at.stream = 0u;
-    s.tensor = tensor;
     if (tensor)
         mpti_each_tensor(tensors, count, mpti_step_tensor, &s);
     else
@@ -7967,8 +7955,7 @@ MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shado
 
 MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x)
 {
-    mpt_shadowed v;
-    v.low = v.exact = x;
+    const mpt_shadowed v = {x, x};
     return mpt_shadow_apply(s, MPT_SHADOW_OP_VALUE, v, v, v);
 }
 

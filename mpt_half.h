@@ -1580,15 +1580,9 @@ typedef struct mpti_env {
 
 MPT_HD mpti_env mpti_env_make(int mbits, const mpt_opts *o)
 {
-    mpti_env e;
-    e.mbits = mbits;
-    e.rounding = o ? o->rounding : MPT_RND_NEAREST_EVEN;
-    e.overflow = o ? (int)o->overflow : (int)MPT_OVERFLOW_IEEE;
-    e.canonical = o && o->nan == MPT_NAN_CANONICAL;
-    e.before = o && o->tininess == MPT_TININESS_BEFORE;
-    e.flush = o ? o->flush : 0u;
-    e.random = o ? o->random : 0u;
-    e.flags = 0u;
+    const mpti_env e = {mbits, o ? o->rounding : MPT_RND_NEAREST_EVEN,
+                        o ? (int)o->overflow : (int)MPT_OVERFLOW_IEEE, o && o->nan == MPT_NAN_CANONICAL,
+                        o && o->tininess == MPT_TININESS_BEFORE, o ? o->flush : 0u, o ? o->random : 0u, 0u};
     return e;
 }
 
@@ -1621,10 +1615,8 @@ MPT_HD int mpti_least_exp16(const mpti_env *e) { return 2 - (1 << (14 - e->mbits
 MPT_HD mpti_num mpti_unpack16(const mpti_env *e, unsigned code)
 {
     const unsigned field = (code & 0x7fffu) >> e->mbits, man = code & ((1u << e->mbits) - 1u);
-    mpti_num       x;
-    x.sign = code >> 15;
-    x.sig = field ? man | 1u << e->mbits : man;
-    x.exp = mpti_least_exp16(e) + (field ? (int)field - 1 : 0);
+    const mpti_num x = {field ? man | 1u << e->mbits : man,
+                        mpti_least_exp16(e) + (field ? (int)field - 1 : 0), code >> 15};
     return x;
 }
 
@@ -2195,16 +2187,13 @@ static void mpti_cut_body(void *context, size_t index)
 
 MPTI_UNUSED static size_t mpti_in_parts(size_t n, size_t least, mpti_range_fn *range, void *context)
 {
-    mpti_cut c;
+    mpti_cut c = {range, context, n, least, 0u};
     size_t   parts;
-    c.range = range;
-    c.context = context;
-    c.n = n;
     if (n <= least) {
         range(context, 0, 0, n);
         return 1;
     }
-    for (c.part = least; c.part * MPTI_PARTS < n;)
+    while (c.part * MPTI_PARTS < n)
         c.part *= 2u;
     parts = n / c.part + (n % c.part != 0u);
     c.control = mpti_control();
@@ -2968,12 +2957,8 @@ typedef struct mpti_job {
 MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, const void *src, size_t in,
                                  int how)
 {
-    mpti_job j;
-    j.kernel = kernel, j.how = how, j.around = 0;
-    j.to = (unsigned char *)dst, j.out = out;
-    j.from[0] = (const unsigned char *)src, j.in[0] = in;
-    j.from[1] = j.from[2] = j.from[0];      /* unused, but not NULL: 0 bytes are added to it */
-    j.in[1] = j.in[2] = 0;
+    const unsigned char *const from = (const unsigned char *)src;   /* for those unused, too: not NULL */
+    const mpti_job j = {kernel, (unsigned char *)dst, {from, from, from}, out, {in, 0, 0}, how, 0};
     return j;
 }
 
@@ -3870,10 +3855,9 @@ typedef struct mpti_side {
 static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
 {
     const uint16_t one = 1u;            /* its first byte in memory tells this machine's order */
-    mpti_side      side;
-    side.format = format, side.info = mpt_format_get(format);
-    side.stride = side.info ? side.info->bytes : 0;
-    side.swap = order != MPT_NATIVE_ENDIAN && (order == MPT_BIG_ENDIAN) == *(const unsigned char *)&one;
+    const int      swap = order != MPT_NATIVE_ENDIAN && (order == MPT_BIG_ENDIAN) == *(const uint8_t *)&one;
+    const mpt_format_info *const info = mpt_format_get(format);
+    const mpti_side              side = {format, info, info ? info->bytes : 0, swap};
     return side;
 }
 
@@ -4050,12 +4034,9 @@ MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vps
     typedef struct mpti_philox_##bits { V c0, c1, c2, c3; } mpti_philox_##bits;                          \
     place mpti_philox_##bits mpti_philox_begin_##bits(uint64_t block, const mpti_philox_keys *key)       \
     {                                                                                                    \
-        const Q            counter = mpti_order_##bits + block;                                          \
-        mpti_philox_##bits x;                                                                            \
-        x.c0 = (V)counter;                                                                               \
-        x.c1 = (V)(counter >> 32 & 0x1fffffffu);                                                         \
-        x.c2 = mpti_all_##bits(key->stream);                                                             \
-        x.c3 = mpti_all_##bits(key->step);                                                               \
+        const Q                  counter = mpti_order_##bits + block;                                    \
+        const mpti_philox_##bits x = {(V)counter, (V)(counter >> 32 & 0x1fffffffu),                      \
+                                      mpti_all_##bits(key->stream), mpti_all_##bits(key->step)};         \
         return x;                                                                                        \
     }                                                                                                    \
     place mpti_philox_##bits mpti_philox_round_##bits(mpti_philox_##bits x, uint32_t k0, uint32_t k1)    \
@@ -4268,14 +4249,12 @@ static void mpti_stochastic_range(void *context, MPTI_UNUSED size_t part, size_t
 MPTI_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *src, size_t n,
                                      const mpt_opts *opts)
 {
-    mpti_stochastic_job j;
+    mpti_stochastic_job j = {format == MPT_BF16, dst != (const void *)src && n > MPTI_AROUND_BYTES / 6u,
+                             (unsigned char *)dst, (const unsigned char *)src, opts};
     if (mpti_bad_array(dst, 2, src, sizeof *src, n) || !opts)
         return MPT_E_ARG;
     if (format != MPT_F16 && format != MPT_BF16)
         return MPT_E_UNSUPPORTED;
-    j.brain = format == MPT_BF16, j.o = opts;
-    j.around = dst != (const void *)src && n > MPTI_AROUND_BYTES / 6u;
-    j.to = (unsigned char *)dst, j.from = (const unsigned char *)src;
     (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, 2, src, 4, n), mpti_stochastic_range, &j);
     return MPT_OK;
 }
