@@ -317,14 +317,11 @@ MPT_CUDA_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *stat
 /* One row per generation: enum, name, first compute capability (10 * major + minor), MPT_TC_* bits, and which
  * formats to use there. Source: CUDA C++ Programming Guide, "Compute Capabilities". */
 #define MPT_GPUS(X)                                                                                        \
-    X(MPT_GPU_OLDER,     "Maxwell or older",  0, 0u,                                                       \
-      "keep FP32; FP16 only to store")                                                                     \
+    X(MPT_GPU_OLDER,     "Maxwell or older",  0, 0u, "keep FP32; FP16 only to store")                      \
     X(MPT_GPU_PASCAL,    "Pascal",           60, 0u,                                                       \
       "FP16 to store: half the memory and its traffic; products in FP32")                                  \
-    X(MPT_GPU_VOLTA,     "Volta",            70, MPT_TC_F16,                                               \
-      "FP16 with a loss scale; no bf16 products")                                                          \
-    X(MPT_GPU_TURING,    "Turing",           75, MPT_TC_F16,                                               \
-      "FP16 with a loss scale; no bf16 products")                                                          \
+    X(MPT_GPU_VOLTA,     "Volta",            70, MPT_TC_F16, "FP16 with a loss scale; no bf16 products")   \
+    X(MPT_GPU_TURING,    "Turing",           75, MPT_TC_F16, "FP16 with a loss scale; no bf16 products")   \
     X(MPT_GPU_AMPERE,    "Ampere",           80, MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32,                   \
       "bf16, or FP16 with a loss scale; TF32 for what stays FP32 in memory")                               \
     X(MPT_GPU_ADA,       "Ada",              89, MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8,      \
@@ -2399,8 +2396,7 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
                                               mpt_stream stream)                                           \
     {                                                                                                      \
         const bool ok = mpti_##hyper##_ok(o) && !(o->options & ~MPTI_TAKES_##passes);                      \
-        mpt_status status = mpti_cuda_step_ok(c, list, state, o, ok,                                       \
-                                              mpti_##name##_needs(o), __func__);                           \
+        mpt_status status = mpti_cuda_step_ok(c, list, state, o, ok, mpti_##name##_needs(o), __func__);    \
         if (status == MPT_OK)                                                                              \
             status = MPTI_RUN_##passes(name, hyper);                                                       \
         if (status == MPT_OK && !(o->options & MPT_STEP_STAYS_OPEN)) {                                     \
