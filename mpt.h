@@ -4210,8 +4210,7 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
         *sum = mpti_sum_of(t, first, n, c->factor, c->write_back);
     /* A sum of 0 is right if all are 0, as in unused rows of embeddings: then so is that of (x * 2^100)^2. */
     if (!mpti_sum_is_sound(*sum) &&
-        (!mpti_f64_is_zero(*sum) ||
-         !mpti_f64_is_zero(mpti_sum_of(t, first, n, mpti_shift_for(*sum), 0))))
+        (!mpti_f64_is_zero(*sum) || !mpti_f64_is_zero(mpti_sum_of(t, first, n, mpti_shift_for(*sum), 0))))
         return 0;
     if (c->write_back && !ahead)
         mpti_grads_scale(t, first, n, c->factor);
@@ -4617,8 +4616,7 @@ typedef struct mpti_random_at { uint64_t step; uint32_t stream; } mpti_random_at
 static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, void *array, mpt_format format,
                                 size_t first, size_t n, mpti_random_at at)
 {
-    mpt_opts o;
-    memset(&o, 0, sizeof o);
+    mpt_opts o = mpti_plain_opts;
     o.seed = t->seed;
     o.stream = at.stream, o.step = at.step;
     o.first_element = (uint64_t)t->first + first;
@@ -4636,8 +4634,7 @@ MPTI_NOINLINE static void mpti_moment_out(const float *tile, const mpt_tensor *t
         mpti_tile_out(tile, array, mpti_moments_format(t), first, n);
 }
 
-static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
-                            mpti_random_at at)
+static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first, size_t n, mpti_random_at at)
 {
     uint16_t high[MPTI_TILE] MPTI_ALIGNED, low[MPTI_TILE] MPTI_ALIGNED;
     float    rest[MPTI_TILE] MPTI_ALIGNED;
@@ -5128,15 +5125,6 @@ static void mpti_columns_range(void *context, MPTI_UNUSED size_t part, size_t be
     }
 }
 
-static float mpti_factors_mean(const float *row, size_t rows, float least)
-{
-    double sum = 0.0;
-    size_t i;
-    for (i = 0; i < rows; i++)
-        sum += mpti_to_f64(row[i]);
-    return mpti_at_least(mpti_to_f32(sum / (double)rows), least);
-}
-
 /* Second moments of a tile, from row and column means. */
 static void mpti_factors_tile(float *v, mpti_along_turn *turn)
 {
@@ -5144,14 +5132,17 @@ static void mpti_factors_tile(float *v, mpti_along_turn *turn)
     const size_t       first = turn->first, n = mpti_min(t->n - first, MPTI_TILE);
     const size_t       columns = t->columns, rows = mpti_rows(t);
     const float *const row = (const float *)t->v, *const column = row + t->n / columns;
-    size_t             e, i = first / columns, j = first % columns;
+    size_t             e, r, i = first / columns, j = first % columns;
+    double             sum;
     float              share;
     for (e = 0; e < n; i++, j = 0) {
         const size_t stop = mpti_min(n, e + columns - j);
         if (i / rows != turn->matrix) {
             turn->matrix = i / rows;
-            turn->mean = mpti_factors_mean(row + turn->matrix * rows, rows,
-                                           ((const mpti_adafactor_k *)turn->k)->least_mean);
+            for (sum = 0.0, r = 0; r < rows; r++)
+                sum += mpti_to_f64(row[turn->matrix * rows + r]);
+            turn->mean = mpti_at_least(mpti_to_f32(sum / (double)rows),
+                                       ((const mpti_adafactor_k *)turn->k)->least_mean);
         }
         share = mpti_div(row[i], turn->mean);
         for (j += turn->matrix * columns; e < stop; e++, j++)
@@ -6173,9 +6164,8 @@ static void mpti_tally_run(mpti_tally *t, mpt_format from, const unsigned char *
     const mpt_format_info *f = mpt_format_get(from);
     uint32_t               edge[MPT_SURVEY_EDGES];
     mpti_floats            b;
-    mpt_opts               up;
+    mpt_opts               up = mpti_plain_opts;
     int                    i;
-    memset(&up, 0, sizeof up);
     up.rounding = MPT_RND_UP;
     t->greatest = mpti_f64_bits(*t->max_abs);
     t->least_less_1 = mpti_f64_bits(*t->min_abs) - 1u;     /* 0 (none so far) wraps to all ones */
@@ -7171,14 +7161,10 @@ MPTI_NOINLINE static double mpti_wide_value(const uint64_t *sum)
     return negative ? -value : value;
 }
 
-MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const mpt_opts *opts,
-                                     int log2_scale)
+MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const mpt_opts *opts, int log2_scale)
 {
     const mpt_status status = mpti_report_init(r, sizeof *r, format);
-    mpt_opts         o;
-    memset(&o, 0, sizeof o);
-    if (opts)
-        o = *opts;
+    const mpt_opts   o = opts ? *opts : mpti_plain_opts;
     if (o.randoms || mpt_quantize_n(NULL, NULL, 0, MPT_F32, &o) != MPT_OK || log2_scale < -1000 ||
         log2_scale > 1000)
         return MPT_E_ARG;
@@ -7235,9 +7221,8 @@ static void mpti_roundoff_each(mpt_roundoff *r, mpt_format from, const unsigned 
 {
     const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
     double                 row[MPTI_TILE], scaled[MPTI_TILE], rounded[MPTI_TILE];
-    mpt_opts               o;
+    mpt_opts               o = mpti_plain_opts;
     size_t                 i, j;
-    memset(&o, 0, sizeof o);
     o.rounding = (mpt_rounding)r->rounding, o.overflow = (mpt_overflow)r->overflow_mode;
     o.flush = r->flush, o.seed = r->seed, o.stream = r->stream, o.step = r->step;
     for (i = 0; i < n; i += MPTI_TILE) {
@@ -7550,11 +7535,9 @@ MPTI_NOINLINE static double mpti_round_to(mpt_format format, double x)
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
 {
     const mpt_status status = mpti_report_init(r, sizeof *r, format);
-    if (status != MPT_OK)
-        return status;
-    r->format = format;
-    r->ready = 1u;
-    return MPT_OK;
+    if (status == MPT_OK)
+        r->format = format, r->ready = 1u;
+    return status;
 }
 
 /* The index in `margin` for |u| / half the gap to cross, which is half as wide from a power of two inward. */
@@ -7609,8 +7592,7 @@ MPTI_REPORT_PARTS(stagnation, format, sizeof(mpt_stagnation))
 
 MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n)
 {
-    return mpti_report_add(r, r && r->ready && (u || !n), MPT_F32, w, n, u, 0u,
-                           MPTI_COUNT_OF(stagnation, n));
+    return mpti_report_add(r, r && r->ready && (u || !n), MPT_F32, w, n, u, 0u, MPTI_COUNT_OF(stagnation, n));
 }
 
 MPT_DEF mpt_status mpt_stagnation_merge(mpt_stagnation *dst, const mpt_stagnation *src)
@@ -7937,10 +7919,8 @@ MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shado
     v.out.low = mpti_round_to(s->format, low);
     v.out.exact = mpti_shadow_in_double(op, a.exact, b.exact, c.exact);
     v.at = ++s->operations;
-    for (i = 0; i < inputs; i++) {
-        const double e = mpti_shadow_error(v.in[i]);
-        v.before = e > v.before ? e : v.before;
-    }
+    for (i = 0; i < inputs; i++)
+        mpti_raise(&v.before, mpti_shadow_error(v.in[i]));
     v.after = mpti_shadow_error(v.out);
     v.cause = mpti_shadow_cause(s->format, &v, inputs, low);
     s->causes[v.cause]++;
@@ -9476,8 +9456,7 @@ static mpt_status mpti_run_rows(mpt_status status, const mpti_row *row, mpti_wor
     const size_t n = rows * cols;
     mpti_on_rows c;
     if (status == MPT_OK && (mpti_row_meets(row, row->x, row->x_format, n, n) ||
-                             mpti_row_meets(row, row->y, row->y_format, n,
-                                            work == MPTI_WORK_ADD ? cols : n)))
+                             mpti_row_meets(row, row->y, row->y_format, n, work == MPTI_WORK_ADD ? cols : n)))
         return MPT_E_ARG;
     if (status != MPT_OK)
         return status;

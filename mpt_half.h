@@ -2065,6 +2065,9 @@ MPTI_ARITHMETIC(bf16, 7)
 #define MPTI_MANY_THREADS 1
 #endif
 
+MPTI_UNUSED static const mpt_opts mpti_plain_opts =
+    {MPT_RND_NEAREST_EVEN, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP, MPT_TININESS_AFTER, 0u, NULL, 0u, 0u, 0u, 0u};
+
 /* ---- the paths ---- */
 
 /* Three compilers get the portable path only: tcc has no vector types, nvcc's host pass rejects target
@@ -2246,9 +2249,8 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
 #define MPTI_INLINE static inline __attribute__((always_inline))
 #define MPTI_AVX2_TARGET __attribute__((target("avx2,fma,f16c")))
 #ifdef __clang__
-#define MPTI_AVX512_TARGET                                                     \
-    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"), \
-                   no_sanitize("undefined")))
+#define MPTI_AVX512_TARGET \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"), no_sanitize("undefined")))
 #else
 #define MPTI_AVX512_TARGET \
     __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
@@ -2394,6 +2396,7 @@ typedef uint8_t  mpti_b16_any __attribute__((vector_size(16), may_alias, aligned
             *(any *)(void *)p = (any)x;                                                 \
     }
 #define MPTI_OF_2(op) op " {%1, %0|%0, %1}"
+#define MPTI_OF_2_ROUNDED(op, way) op " {%{" way "%}, %1, %0|%0, %1, %{" way "%}}"
 #define MPTI_OF_3(op) op " {%2, %1, %0|%0, %1, %2}"
 #define MPTI_OF_3_ROUNDED(op, way) op " {%{" way "%}, %2, %1, %0|%0, %1, %2, %{" way "%}}"
 /* Does a comparison into mask k1 hold in any lane? Sets the processor's flags; callers read "nz". */
@@ -2409,17 +2412,14 @@ MPTI_IN_512 mpti_w16 mpti_load_w16_512(const void *p) { return (mpti_w16)*(const
 MPTI_PUT(MPTI_IN_512, mpti_put_512, mpti_v16, mpti_v16_any)
 MPTI_PUT(MPTI_IN_512, mpti_put_w16_512, mpti_w16, mpti_w16_any)
 MPTI_PUT(MPTI_IN_256, mpti_put_w8, mpti_w8, mpti_w8_any)
-MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_floats_512, mpti_w16,
-           "vcvtph2ps {%{sae%}, %1, %0|%0, %1, %{sae%}}")
+MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_floats_512, mpti_w16, MPTI_OF_2_ROUNDED("vcvtph2ps", "sae"))
 MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_halves_512, mpti_v16,
            "vcvtps2ph {$0, %{sae%}, %1, %0|%0, %1, %{sae%}, 0}")
 MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_halves_cut_512, mpti_v16,        /* toward zero */
            "vcvtps2ph {$3, %{sae%}, %1, %0|%0, %1, %{sae%}, 3}")
-MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_doubles_512, mpti_w16, "vcvtps2pd {%{sae%}, %1, %0|%0, %1, %{sae%}}")
-MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_near_8_512, mpti_v16,
-           "vcvtpd2ps {%{rn-sae%}, %1, %0|%0, %1, %{rn-sae%}}")
-MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_cut_8_512, mpti_v16,         /* toward zero */
-           "vcvtpd2ps {%{rz-sae%}, %1, %0|%0, %1, %{rz-sae%}}")
+MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_doubles_512, mpti_w16, MPTI_OF_2_ROUNDED("vcvtps2pd", "sae"))
+MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_near_8_512, mpti_v16, MPTI_OF_2_ROUNDED("vcvtpd2ps", "rn-sae"))
+MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_cut_8_512, mpti_v16, MPTI_OF_2_ROUNDED("vcvtpd2ps", "rz-sae"))
 MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_words_in_512, mpti_w16, MPTI_OF_2("vpmovzxwd"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_cut_512, mpti_v16, MPTI_OF_3_ROUNDED("vmulps", "rz-sae"))
 MPTI_BINARY(MPTI_IN_512, mpti_w32, mpti_min_words_512, mpti_w32, MPTI_OF_3("vpminuw"))
@@ -3241,9 +3241,6 @@ MPTI_DEF double mpt_decode(mpt_format format, uint64_t code)
     return mpt_decode_as(mpt_format_get(format), code);
 }
 
-static const mpt_opts mpti_plain_opts = {MPT_RND_NEAREST_EVEN, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP,
-                                         MPT_TININESS_AFTER, 0u, NULL, 0u, 0u, 0u, 0u};
-
 MPTI_NOINLINE static uint64_t mpti_encode_nan(const mpt_format_info *f, uint64_t sign_bit,
                                               uint64_t payload52, const mpt_opts *o)
 {
@@ -3512,12 +3509,7 @@ MPTI_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t
     }
     return mpti_string_end(&s);
 }
-#endif /* formats */
-
 // >>H14 implementation: arrays ---------------------------------------------------------------------
-#if defined(MPT_HALF_IMPLEMENTATION) && !defined(MPTI_HALF_ARRAYS)
-#define MPTI_HALF_ARRAYS
-
 /* ---- conversions: f32 is the hub ---- */
 
 /* A kernel (>>H12) converts to or from f32, or f64 to f16. Other pairs go through tiles of MPTI_TILE floats,
@@ -4770,7 +4762,7 @@ MPTI_DEF const char *mpt_simd_name(void)
     default:               return "portable";
     }
 }
-#endif /* arrays */
+#endif /* formats, arrays */
 
 // >>H15 implementation: arithmetic -----------------------------------------------------------------
 #if defined(MPT_HALF_IMPLEMENTATION) && !defined(MPT_NO_ARITHMETIC) && !defined(MPTI_HALF_ARITHMETIC)
