@@ -4476,8 +4476,8 @@ static void mpti_clip_piece(void *context, const mpti_piece *piece)
 
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs)
 {
+    mpti_clipping c = {1.0f, max_abs, mpti_plain_opts};
     mpt_status    status;
-    mpti_clipping c;
     if (!step || !(max_abs >= 0.0f) || !mpti_f32_is_finite(max_abs))
         return MPT_E_ARG;
     if ((step->stage & 3u) != (uint32_t)MPT_STAGE_UNSCALED)     /* only unscaled gradients can be changed */
@@ -4485,9 +4485,7 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
     status = mpti_gradients_ok(tensors, count, 1);
     if (status != MPT_OK || step->found_inf)
         return status;
-    memset(&c, 0, sizeof c);
     c.factor = step->clip_factor;
-    c.max_abs = max_abs;
     c.down.rounding = MPT_RND_TOWARD_ZERO;
     c.down.overflow = MPT_OVERFLOW_SATURATE;
     mpti_pieces(tensors, count, mpti_clip_piece, NULL, &c);

@@ -72,14 +72,12 @@
  *
  * MPT_CUDA_DEF  linkage of the calls that need a GPU: MPT_DEF. But a C file with MPT_STATIC, which cannot
  *               implement these calls, finds them in the .cu file that does. Advice (>>C8) is inline. */
-#if defined(MPT_STATIC) && !defined(__CUDACC__) && !defined(MPT_CUDA_EMU)
-#ifdef __cplusplus
+#if !defined(MPT_STATIC) || defined(__CUDACC__) || defined(MPT_CUDA_EMU)
+#define MPT_CUDA_DEF MPT_DEF
+#elif defined(__cplusplus)
 #define MPT_CUDA_DEF extern "C"
 #else
 #define MPT_CUDA_DEF extern
-#endif
-#else
-#define MPT_CUDA_DEF MPT_DEF
 #endif
 
 // >>C2 types ---------------------------------------------------------------------------------------

@@ -132,14 +132,12 @@
 #define MPTI_LIKELY(condition) ((condition) != 0)
 #endif
 
-#ifdef MPT_STATIC
-#ifdef MPT_DEF
+#if defined(MPT_STATIC) && defined(MPT_DEF)
 #error "MPT_STATIC and MPT_DEF exclude each other"
-#endif
+#elif defined(MPT_STATIC)
 #define MPTI_STATIC_CHOSEN 1
 #define MPT_DEF static MPTI_UNUSED
-#endif
-#ifndef MPT_DEF
+#elif !defined(MPT_DEF)
 #define MPTI_DEF_IS_PLAIN 1
 #ifdef __cplusplus
 #define MPT_DEF extern "C"
@@ -2091,9 +2089,7 @@ MPTI_UNUSED static const mpt_opts mpti_plain_opts =
  * AVX2 includes FMA and F16C: every processor with AVX2 has them, and clang 14's __builtin_cpu_supports knows
  * no "f16c". AVX512 is F, BW, DQ and VL. NEON stands for aarch64's half-precision instructions; it is taken
  * only while the control register (FPCR) is 0, as at the start of a program. */
-enum {
-    MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4
-};
+enum { MPTI_PATH_PORTABLE, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4 };
 
 /* The highest path; tests define it as a variable. gcc for Windows, with stacks aligned to 16, gets SSE2. */
 #ifndef MPTI_LAST_PATH
@@ -5336,16 +5332,14 @@ static int mpti_read_nan(const mpt_format_info *f, const mpti_read *r, const mpt
 MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *text, size_t length,
                                     const mpt_opts *opts, unsigned *flags, uint64_t *code, size_t *end)
 {
-    mpti_read      r;
+    mpti_read      r = {MPTI_READ_NUMBER, 0u, 0u, 0, text, 0, 0};
     unsigned       raised = 0u;
     size_t         payload_at = 0;
     uint64_t       result = 0u;
     int            ok;
-    memset(&r, 0, sizeof r);
     opts = opts ? opts : &mpti_plain_opts;
     if (!info || !info->bits || !text || !code || mpti_bad_opts(opts))
         return MPT_E_ARG;
-    r.text = text;
     r.length = length == MPT_TEXT_TO_NUL ? strlen(text) : length;
     if (mpti_no_array(text, r.length, 1))
         return MPT_E_ARG;
