@@ -732,8 +732,7 @@ template <uint32_t V, class T> MPTI_D void mpti_load_wide(const T *p, T x[])
 }
 template <uint32_t V, class T> MPTI_D void mpti_load_codes(const T *p, uint32_t count, T x[])
 {
-    if (count >= V && mpti_is_aligned<V>(p))
-        return mpti_load_wide<V>(p, x);
+    if (count >= V && mpti_is_aligned<V>(p)) return mpti_load_wide<V>(p, x);
     MPTI_FOR(k, V) x[k] = k < count ? p[k] : (T)0;
 }
 
@@ -1078,8 +1077,7 @@ MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
     if (!*out) return MPT_E_MEMORY;
     (*out)->device = device;
     (*out)->users = 1;
-    if (device < 0)
-        return mpti_cuda_bad(*out, MPT_E_ARG, __func__, "device numbers start at 0");
+    if (device < 0) return mpti_cuda_bad(*out, MPT_E_ARG, __func__, "device numbers start at 0");
     cudaError_t e = cudaSetDevice(device);
     if (e == cudaSuccess)
         e = cudaDeviceGetAttribute(&(*out)->multiprocessors, cudaDevAttrMultiProcessorCount, device);
@@ -1095,8 +1093,7 @@ MPT_DEF void mpt_cuda_destroy(mpt_cuda *c)
 
 MPT_DEF const char *mpt_cuda_error_text(const mpt_cuda *c)
 {
-    if (!c)
-        return "there is no context: mpt_cuda_create was never called, or ran out of memory";
+    if (!c) return "there is no context: mpt_cuda_create was never called, or ran out of memory";
     return *c->text ? c->text : "no error";
 }
 
@@ -1376,8 +1373,7 @@ static const char *mpti_convert_refusal(mpt_format dst_format, mpt_format src_fo
     const bool saturate = o->overflow == MPT_OVERFLOW_SATURATE && mpti_convert_bytes(dst_format) == 1u;
     if (!mpti_convert_bytes(dst_format) || !mpti_convert_bytes(src_format))
         return "dst_format or src_format is not f64, f32, f16, bf16, e4m3 or e5m2";
-    if (dst_format == src_format)
-        return "dst_format is src_format: that is a copy";
+    if (dst_format == src_format) return "dst_format is src_format: that is a copy";
     if (o->flush || o->nan != MPT_NAN_KEEP || (stochastic && saturate) ||
         (o->overflow != MPT_OVERFLOW_IEEE && !saturate) ||
         (o->rounding != MPT_RND_NEAREST_EVEN && !stochastic))
@@ -1505,8 +1501,7 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
                 MPTI_OVERLAP);
     cudaError_t    e = n ? mpti_cuda_here(c) : cudaSuccess;
     if (e == cudaSuccess && n && (line % 4u || lines % 128u)) e = cudaMemsetAsync(scales, 0, bytes, stream);
-    if (e != cudaSuccess || !n)
-        return mpti_cuda_result(c, e, __func__);
+    if (e != cudaSuccess || !n) return mpti_cuda_result(c, e, __func__);
     mpti_e2m1_limits(&b, 0x38u, limit.at);
     return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_blocks<uint32_t> : mpti_k_blocks<uint16_t>,
                        mpti_blocks_of(n, 16u), MPTI_THREADS, stream, codes, scales, src, src_format, n, line,
@@ -1625,8 +1620,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
         const uint64_t k = first + threadIdx.x;
         const uint32_t past = !init && k + 1 < length ? mpti_f32_bits(h[k + 1]) : last;
         __syncthreads();            /* all have read what their neighbours overwrite */
-        if (k < length)
-            h[k] = mpti_f32_make(past);
+        if (k < length) h[k] = mpti_f32_make(past);
         if (k < length && s.recipe.choice == MPT_AMAX_MAX) most = mpti_max(past, most);
     }
     most = mpti_block_max(most);    /* after its barriers all have read amax */
@@ -1834,8 +1828,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
                 mpti_codes_quick<MPTI_VEC>(format, out, x);
             }
             MPTI_FOR(k, MPTI_VEC) zero = mpti_fma(x[k], 0.0f, zero);
-            if (!mpti_f32_is_finite(zero))
-                mpti_note_bad8<T>(format, at, count, code[r], x, &tally, &least);
+            if (!mpti_f32_is_finite(zero)) mpti_note_bad8<T>(format, at, count, code[r], x, &tally, &least);
             MPTI_FOR(k, MPTI_VEC) lane[k] = mpti_add(lane[k], mpti_mul(x[k], x[k]));
             MPTI_FOR(k, MPTI_VEC) any |= mpti_f32_bits(x[k]);
         }
@@ -1889,8 +1882,7 @@ mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state, uint32_t part
             if (threadIdx.x == 0) partial[i] = sum;
         }
     mpti_block_add_bad(state, bad);
-    if (!mpti_is_last_block(&state->blocks_done))
-        return;
+    if (!mpti_is_last_block(&state->blocks_done)) return;
     if (in_order)
         mpti_block_finish_check(state, chunks, chunk_count, partial, Write ? 1.0f : factor,
                                 part | (Write ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED));
@@ -2026,8 +2018,7 @@ MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, const mpt_cuda_list *list, mpt_
     const mpt_status status =
         mpti_launch(c, __func__, mpti_k_combine_pack, 1, MPTI_THREADS, stream, list->tensors, list->chunks,
                     list->chunk_count, list->partial, whole, list->sums, state);
-    if (status != MPT_OK)
-        return status;
+    if (status != MPT_OK) return status;
     if (reduce(user, list->sums, (size_t)(MPTI_COMBINED + whole), stream))
         return mpti_cuda_bad(c, MPT_E_DATA, __func__, "the reduction could not be queued");
     return mpti_launch(c, __func__, mpti_k_combine_unpack, 1, MPTI_THREADS, stream, whole, list->sums, state);
@@ -2061,8 +2052,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
 MPTI_D void mpti_weights_raw(const mpt_tensor *t, uint64_t at, uint32_t count, uint32_t raw[MPTI_VEC])
 {
     const bool pair = t->storage == MPT_STORE_SPLIT || t->storage == MPT_STORE_KAHAN;
-    if (t->storage == MPT_STORE_MASTER)
-        return mpti_load_raw(t->master, MPT_F32, at, count, raw);
+    if (t->storage == MPT_STORE_MASTER) return mpti_load_raw(t->master, MPT_F32, at, count, raw);
     mpti_load_raw(t->param, t->param_format, at, count, raw);
     if (pair) mpti_load_raw(t->extra, MPT_F16, at, count, raw + MPTI_VEC / 2);
 }
@@ -2203,8 +2193,7 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
 /* What the last kernel of a step does once: count a misuse, or close the step and count it. */
 MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take, uint32_t options)
 {
-    if (!mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0)
-        return;
+    if (!mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0) return;
     if (!in_order) {
         state->misuse++;
         mpti_refuse_step(&state->step);
@@ -2297,8 +2286,7 @@ mpti_k_lamb_factors(mpti_cuda_tensor *tensors, uint64_t tensor_count, const doub
                     const mpt_cuda_state *state, mpt_lamb o)
 {
     const uint64_t i = blockIdx.x;
-    if (i >= tensor_count || !mpti_step_is_open(&state->step) || state->step.found_inf)
-        return;
+    if (i >= tensor_count || !mpti_step_is_open(&state->step) || state->step.found_inf) return;
     o.lr = state->lr;
     o.t = state->t;
     const mpti_cuda_tensor t = tensors[i];
@@ -2625,8 +2613,7 @@ static cublasStatus_t mpti_gemm_choose(const mpti_lt *lt, mpti_gemm_plan *p)
                                            p->layout[3], preference, 1, &found, &count);
     if (e == CUBLAS_STATUS_SUCCESS && (count < 1 || found.state != CUBLAS_STATUS_SUCCESS))
         e = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (e == CUBLAS_STATUS_SUCCESS)
-        p->algo = found.algo;
+    if (e == CUBLAS_STATUS_SUCCESS) p->algo = found.algo;
     if (preference) (void)cublasLtMatmulPreferenceDestroy(preference);
     return e;
 }
@@ -2698,8 +2685,7 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
     c->gemm->owned = !workspace;
     if (!workspace)
         status = mpti_cuda_result(c, cudaMalloc(&c->gemm->workspace, c->gemm->bytes + 32u), __func__);
-    if (status == MPT_OK)
-        status = mpti_gemm_result(c, cublasLtCreate(&c->gemm->handle), __func__);
+    if (status == MPT_OK) status = mpti_gemm_result(c, cublasLtCreate(&c->gemm->handle), __func__);
     if (status != MPT_OK) mpti_gemm_close(c);
     return status;
 }
@@ -2726,8 +2712,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     if (wrong == cudaSuccess) wrong = mpti_gemm_aligned(c->gemm, &t.a_scale, 0, stream);
     if (wrong == cudaSuccess) wrong = mpti_gemm_aligned(c->gemm, &t.b_scale, 1, stream);
     if (wrong == cudaSuccess) wrong = cudaThreadExchangeStreamCaptureMode(&mode);
-    if (wrong != cudaSuccess)
-        return mpti_cuda_result(c, wrong, __func__);
+    if (wrong != cudaSuccess) return mpti_cuda_result(c, wrong, __func__);
     e = mpti_gemm_plan_of(c->gemm, &t, &plan);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmul(c->gemm->handle, plan->operation, &t.alpha, t.a, plan->layout[0], t.b,
