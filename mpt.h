@@ -1170,10 +1170,7 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes n bytes and returns 0, or anything else to stop.
  * Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and Inf, CSV nothing. */
-typedef struct mpt_writer {
-    int (*write)(void *user, const char *text, size_t n);
-    void *user;
-} mpt_writer;
+typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
  * a line; surveys have a line for each format, sums one for each method. DRAWING: a picture made of
@@ -3307,8 +3304,7 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor 
     return MPT_OK;
 }
 
-#define MPTI_NEEDS_ANY \
-    (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_V_MAX)
+#define MPTI_NEEDS_ANY (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_V_MAX)
 
 /* Place the arrays that a tensor lacks, zeroed, one after the other from `at` on. Returns the bytes that they
  * take; with `at` NULL it does only that. A cache line begins at the same element of each and of the master,
@@ -3896,8 +3892,7 @@ typedef struct mpti_checking {
 } mpti_checking;
 
 /* Whether the fast path writes a chunk back before it knows that no element is bad: with AVX2, if no product
- * can exceed its gradient, so that what was written tells the causes. 1.2 to 1.4 times as
- * fast as after the sum. */
+ * can exceed its gradient: what was written tells the causes. 1.2 to 1.4 times as fast as after the sum. */
 static int mpti_writes_ahead(const mpti_checking *c, mpt_format format)
 {
     return c->write_back && format != MPT_F32 && mpti_path() == MPTI_PATH_AVX2 &&
@@ -4000,8 +3995,7 @@ static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size
 }
 
 #if MPTI_X86
-/* mpti_lanes_tile for 16-bit gradients; with `back`, for the products as the format keeps them, which replace
- * the gradients. */
+/* mpti_lanes_tile for 16-bit gradients; `back`: of products as the format keeps them, which replace these. */
 MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, unsigned char *g, mpt_format format,
                                                 float factor, int back)
 {
@@ -4264,10 +4258,8 @@ static uint64_t mpti_sizes_filter(const mpt_tensor *tensors, size_t count, uint6
 static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
 {
     const mpti_touch touch = {tensors, NULL, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD};
-    mpt_status       status = mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, NULL);
-    if (status == MPT_OK && write_back && mpti_first_clash(&touch, count) < count)
-        status = MPT_E_ARG;
-    return status;
+    const mpt_status status = mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, NULL);
+    return status == MPT_OK && write_back && mpti_first_clash(&touch, count) < count ? MPT_E_ARG : status;
 }
 
 static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
@@ -4714,9 +4706,8 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
 
 /* ---- optimizers: a function for one tile of one tensor, padded with zeros; k: its constants ---- */
 
-#define MPTI_TILE_PARAMETERS                                                                       \
-    (const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w, float *MPTI_RESTRICT m,                  \
-     float *MPTI_RESTRICT v, void *k)
+#define MPTI_TILE_PARAMETERS (const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w, float *MPTI_RESTRICT m, \
+                              float *MPTI_RESTRICT v, void *k)
 typedef void mpti_tile_fn MPTI_TILE_PARAMETERS;
 
 /* Compilers do not vectorize sqrtf, which may set errno. So a loop's last argument is a function for a strip
@@ -4742,8 +4733,7 @@ MPTI_AVX2_TARGET static inline void mpti_roots_256(float *root, const float *v)
     MPTI_COPY(MPTI_AVX2_TARGET, name##_avx2, loop, parameters, (__VA_ARGS__, mpti_roots_256))       \
     MPTI_CHOICE(MPTI_PATH_AVX2, name, parameters, name##_avx2(__VA_ARGS__), loop(__VA_ARGS__, mpti_roots))
 #else
-#define MPTI_ROOTED(name, loop, parameters, ...) \
-    MPTI_ONCE(name, loop, parameters, (__VA_ARGS__, mpti_roots))
+#define MPTI_ROOTED(name, loop, parameters, ...) MPTI_ONCE(name, loop, parameters, (__VA_ARGS__, mpti_roots))
 #endif
 
 /* Prefetch bytes of an array from `first` on, to write them; beyond its end that has no effect. */

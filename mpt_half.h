@@ -1613,8 +1613,10 @@ MPT_HD int mpti_least_exp16(const mpti_env *e) { return 2 - (1 << (14 - e->mbits
 MPT_HD mpti_num mpti_unpack16(const mpti_env *e, unsigned code)
 {
     const unsigned field = (code & 0x7fffu) >> e->mbits, man = code & ((1u << e->mbits) - 1u);
-    const mpti_num x = {field ? man | 1u << e->mbits : man,
-                        mpti_least_exp16(e) + (field ? (int)field - 1 : 0), code >> 15};
+    mpti_num       x;
+    x.sign = code >> 15;
+    x.sig = field ? man | 1u << e->mbits : man;
+    x.exp = mpti_least_exp16(e) + (field ? (int)field - 1 : 0);
     return x;
 }
 
@@ -3099,8 +3101,7 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
      : (sp) == MPT_SPECIALS_FNUZ ? MPTI_ONE << ((e) + (m))                                    \
      : (sp) == MPT_SPECIALS_FINITE ? 0u : MPTI_ALL_ONES(e, m))
 /* significand of the largest finite number: its stored mantissa with the hidden bit */
-#define MPTI_MAX_SIG(e, m, sp) \
-    ((MPTI_MAX_CODE(e, m, sp) & ((MPTI_ONE << (m)) - 1u)) | (MPTI_ONE << (m)))
+#define MPTI_MAX_SIG(e, m, sp) ((MPTI_MAX_CODE(e, m, sp) & ((MPTI_ONE << (m)) - 1u)) | (MPTI_ONE << (m)))
 
 #define MPTI_BYTES(bits) ((bits) <= 8 ? 1 : (bits) <= 16 ? 2 : (bits) <= 32 ? 4 : 8)
 
@@ -3579,8 +3580,7 @@ MPTI_KERNEL_256(mpti_f32_from_bf16_256, 16, 2, 4,
 #define MPTI_KERNELS(to, from, name, sse2, neon, avx2, avx512)                                      \
     case MPTI_PAIR(to, from): return set ? name##neon : name;
 #else
-#define MPTI_KERNELS(to, from, name, sse2, neon, avx2, avx512)                                      \
-    case MPTI_PAIR(to, from): return name;
+#define MPTI_KERNELS(to, from, name, sse2, neon, avx2, avx512) case MPTI_PAIR(to, from): return name;
 #endif
 
 /* The index of the kernel to use: 0, the portable one, if the control register has traps on (AVX2) or, for
