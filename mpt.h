@@ -585,8 +585,7 @@ typedef struct mpt_step {
     uint32_t stage;             /* mpt_stage */
     uint32_t cause;             /* MPT_CAUSE_* or-ed, of all bad gradients; 0 if there is none */
     uint32_t bad_cause;         /* MPT_CAUSE_* of the first bad gradient */
-    uint64_t sizes;             /* filter of the sizes that were checked: no others are stepped; 0: none, as
-                                 * after loading */
+    uint64_t sizes;             /* filter of checked sizes, the only ones to step; 0, as when loaded: any */
 } mpt_step;
 
 /* The same counts for one tensor: see mpt_check. */
@@ -4144,7 +4143,7 @@ MPTI_NOINLINE static void mpti_grads_scale(const mpt_tensor *t, size_t first, si
     }
 }
 
-/* The sum of squares of a chunk without bad elements, each times a factor; `back`: as it is written back. */
+/* The sum of squares of a chunk without bad elements, times a factor; `back`: as AVX2 writes them back. */
 MPTI_NOINLINE static double mpti_sum_of(const mpt_tensor *t, size_t first, size_t n, float factor, int back)
 {
     unsigned char *const g = mpti_grad_from(t, first);
@@ -5466,8 +5465,7 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 {
     const size_t n = rows * cols, bytes = n * mpti_format_bytes(src_format);
     const int    bad = (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 8u / cols) ||
-                    mpti_meet(dst, n, transposed, n) || mpti_meet(dst, n, src, bytes) ||
-                    mpti_meet(transposed, n, src, bytes);
+                    mpti_some_meet(dst, n, transposed, n, src, bytes);
     return mpti_fp8_encode(dst_format, dst, transposed, src_format, src, rows, cols, scale, amax, bad);
 }
 #endif /* MPT_NO_FP8 */

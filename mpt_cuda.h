@@ -1496,9 +1496,8 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
                                 : n / (size_t)info->size + (n % (size_t)info->size != 0u);
     const size_t   code_bytes = b.packed ? mpt_packed_size(n, b.element->bits) : n;
     const size_t   in = n * mpti_format_bytes(src_format);
-    MPTI_REFUSE(mpti_no_array(src, n, sizeof(float)) || mpti_meet(codes, code_bytes, scales, bytes) ||
-                mpti_meet(codes, code_bytes, src, in) || mpti_meet(scales, bytes, src, in), MPT_E_ARG,
-                MPTI_OVERLAP);
+    MPTI_REFUSE(mpti_no_array(src, n, sizeof(float)) ||
+                mpti_some_meet(codes, code_bytes, scales, bytes, src, in), MPT_E_ARG, MPTI_OVERLAP);
     cudaError_t    e = n ? mpti_cuda_here(c) : cudaSuccess;
     if (e == cudaSuccess && n && (line % 4u || lines % 128u)) e = cudaMemsetAsync(scales, 0, bytes, stream);
     if (e != cudaSuccess || !n) return mpti_cuda_result(c, e, __func__);
@@ -1688,8 +1687,7 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
     MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
     if (!rows || !cols) return MPT_OK;
     const size_t n = rows * cols, bytes = n * mpti_format_bytes(src_format);
-    MPTI_REFUSE(mpti_meet(dst, n, transposed, n) || mpti_meet(dst, n, src, bytes) ||
-                mpti_meet(transposed, n, src, bytes), MPT_E_ARG, MPTI_OVERLAP);
+    MPTI_REFUSE(mpti_some_meet(dst, n, transposed, n, src, bytes), MPT_E_ARG, MPTI_OVERLAP);
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
     return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
                                                           : mpti_k_fp8_transpose<uint16_t>,

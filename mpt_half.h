@@ -942,11 +942,17 @@ static inline int mpti_no_array_here(const void *array, size_t n, size_t bytes)
     return n && (!array || n > (size_t)-1 / 2u / bytes);
 }
 
-/* Do two arrays share memory? */
+/* Do two arrays share memory, or two of three? */
 MPTI_UNUSED static int mpti_meet(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     const uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
     return a && b && (p - q < b_bytes || q - p < a_bytes);
+}
+MPTI_UNUSED static int mpti_some_meet(const void *a, size_t a_bytes, const void *b, size_t b_bytes,
+                                      const void *c, size_t c_bytes)
+{
+    return mpti_meet(a, a_bytes, b, b_bytes) || mpti_meet(a, a_bytes, c, c_bytes) ||
+           mpti_meet(b, b_bytes, c, c_bytes);
 }
 
 /* Would a write of n > 0 lines of `bytes` bytes, `step` apart, change one of m others that are read? With the
@@ -5814,8 +5820,7 @@ static mpt_status mpti_blocks_run(mpt_block block, uint8_t *codes, uint8_t *scal
         return MPT_E_ARG;
     code_bytes = c.b.packed ? mpt_packed_size(n, c.b.element->bits) : n;
     scale_bytes = n / (size_t)info->size + (n % (size_t)info->size != 0u);
-    if (mpti_meet(codes, code_bytes, scales, scale_bytes) || mpti_meet(codes, code_bytes, floats, 4u * n) ||
-        mpti_meet(scales, scale_bytes, floats, 4u * n))
+    if (mpti_some_meet(codes, code_bytes, scales, scale_bytes, floats, 4u * n))
         return MPT_E_ARG;
     c.codes = codes, c.scales = scales, c.floats = floats;
     c.fast = MPTI_X86 && block == MPT_MXFP4 && mpti_path() >= MPTI_PATH_AVX512 &&
