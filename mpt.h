@@ -1112,7 +1112,7 @@ MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int 
 
 /* A survey: the same numbers against every format at once, in one pass. `cell` counts the values between two
  * neighbouring class limits of all formats; each one's report follows exactly. Surveys merge, too. */
-#define MPT_SURVEY_EDGES (3 * MPT_FORMAT_COUNT)     /* three for each format of the table */
+#define MPT_SURVEY_EDGES (3 * (int)MPT_FORMAT_COUNT)    /* three for each format of the table */
 typedef struct mpt_survey {
     uint64_t count, zero, inf, nan;
     uint64_t binade[MPT_RANGE_BINS];            /* as in mpt_range */
@@ -5571,15 +5571,15 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
                    !(s->stage & ~(15u | (uint32_t)MPT_STAGE_REFUSED)));
 }
 
-/* Walk `hyper` bytes of 32-bit words, then the count of steps. Returns the struct to check now, or NULL. */
-MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size_t hyper)
+/* Walk `bytes` bytes of 32-bit words, then the count of steps. Returns the struct to check now, or NULL. */
+MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size_t bytes)
 {
     mpti_walk_fact(w, o != NULL);
     if (!o)
         return NULL;
     o = mpti_walk_begin(w, o);
-    MPTI_WALK_MEMBERS(w, o, 0u, hyper, 4u);
-    MPTI_WALK_MEMBERS(w, o, hyper, hyper + 8u, 8u);
+    MPTI_WALK_MEMBERS(w, o, 0u, bytes, 4u);
+    MPTI_WALK_MEMBERS(w, o, bytes, bytes + 8u, 8u);
     return w->judge ? o : NULL;
 }
 
@@ -5757,7 +5757,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     uint64_t         sum = 0u;
     if (status != MPT_OK)
         return status;
-    if (!buffer)
+    if (!buffer || mpti_no_array(buffer, bytes, 1u))
         return MPT_E_ARG;
     memset(&w, 0, sizeof w);
     w.from = (const unsigned char *)buffer;

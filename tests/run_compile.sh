@@ -67,6 +67,23 @@ for c in gcc clang; do
     check "enumerations are ints, $c -fshort-enums" \
         $c -std=c99 -fshort-enums $strict -fsyntax-only "$out/enums.c"
 done
+# With -flto, gcc takes enumerations of other signedness for other objects: a C++ file's stores are then lost
+lines "$out/lto_impl.c" '#define MPT_IMPLEMENTATION' '#include "mpt.h"'
+lines "$out/lto_user.c" '#include "mpt.h"' 'static mpt_opts zero;' 'int main(void)' '{' \
+    '    mpt_opts o = zero;' '    o.overflow = MPT_OVERFLOW_SATURATE, o.rounding = MPT_RND_UP;' \
+    '    return mpt_encode(MPT_F16, 1e9, &o, NULL) != 31743 ||' \
+    '        mpt_encode(MPT_F16, 1.00001, &o, NULL) != 15361;' '}'
+lto() {         # lto LANGUAGE_OF_THE_IMPLEMENTATION OF_THE_PROGRAM
+    gcc -x "$1" -O2 -flto -I. -c "$out/lto_impl.c" -o "$out/lto_impl.o" &&
+        gcc -x "$2" -O2 -flto -I. -c "$out/lto_user.c" -o "$out/lto_user.o" &&
+        g++ -O2 -flto "$out/lto_user.o" "$out/lto_impl.o" -o "$out/lto" && "$out/lto"
+}
+if have gcc && have g++; then
+    check "-flto, C++ uses an implementation in C" lto c c++
+    check "-flto, C uses an implementation in C++" lto c++ c
+else
+    skip "gcc -flto: gcc or g++ is not installed"
+fi
 # shellcheck disable=SC2086
 check 'every public enumeration is an MPTI_ENUM' sh -c "! grep -n 'typedef enum mpt_' $headers"
 

@@ -132,7 +132,7 @@ TEST(conversions_that_are_refused)
     for (int to = 0; to <= (int)MPT_FORMAT_COUNT; to++)
         for (int from = 0; from <= (int)MPT_FORMAT_COUNT; from++) {
             bool taken = false;
-            for (const Conversion &c : conversions) taken = taken || (c.to == to && c.from == from);
+            for (const Conversion &c : conversions) taken = taken || ((int)c.to == to && (int)c.from == from);
             if (taken) continue;
             REFUSED(CONVERT((mpt_format)to, (mpt_format)from, NULL), MPT_E_UNSUPPORTED,
                     "mpt_cuda_convert_n: dst_format");

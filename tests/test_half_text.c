@@ -384,7 +384,7 @@ static void check_between(mpt_format id, uint64_t low, int where, const char *te
     for (negative = 0; negative < 2; negative++)
         for (i = 0; i < MODES; i++) {
             const int up = ref_up((mpt_rounding)i, where, low & 1u, negative);
-            const int away = i == (negative ? MPT_RND_DOWN : MPT_RND_UP);
+            const int away = i == (int)(negative ? MPT_RND_DOWN : MPT_RND_UP);
             const int tiny = low < normal && !(low == normal - 1u && where > 0 && away);
             const char *const given = signed_text + !negative;
             const mpt_opts    o = options(i, 0, 0, 0u);

@@ -587,6 +587,7 @@ TEST(bad_arguments)
     CHECK_EQ_I(mpt_state_save(&s, NULL, bytes), MPT_E_ARG);
     CHECK_EQ_I(mpt_state_save(NULL, buffer, bytes), MPT_E_ARG);
     CHECK_EQ_I(mpt_state_load(&s, NULL, bytes), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_load(&s, buffer, (size_t)-1), MPT_E_ARG);  /* of a failed ftell */
     CHECK_EQ_I(mpt_state_load(NULL, buffer, bytes), MPT_E_ARG);
     bad = s;
     bad.counters = (uint64_t *)(void *)(buffer + (bytes / 16u) * 8u);       /* counters inside the buffer */

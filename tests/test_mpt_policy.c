@@ -949,7 +949,7 @@ TEST(activations)
     static const double spans[] = {0.01, 1.0, 9.0, 80.0};
     size_t i, f, s, n = 700;
     int    kind;
-    for (kind = 0; kind < MPT_ACT_COUNT; kind++)
+    for (kind = 0; kind < (int)MPT_ACT_COUNT; kind++)
         for (f = 0; f < 9; f++)
             for (s = 0; s < 4; s++) {
                 const mpt_activation g = (mpt_activation)kind;
@@ -984,7 +984,7 @@ TEST(activations_special)
     int            kind, i;
     for (i = 0; i < 5; i++)
         x[i] = mpti_f32_make(specials[i]), one[i] = 1.0f;
-    for (kind = 0; kind < MPT_ACT_COUNT; kind++) {
+    for (kind = 0; kind < (int)MPT_ACT_COUNT; kind++) {
         static const float above[] = {0, 0, 1.0f, 1.0f}, below[] = {0.0f, 0.0f, -1.0f, 0.0f};
         CHECK_EQ_I(mpt_activate((mpt_activation)kind, y, MPT_F32, x, MPT_F32, 5), MPT_OK);
         CHECK_EQ_I(mpt_activate_grad((mpt_activation)kind, dx, MPT_F32, one, MPT_F32, x, MPT_F32, 5), MPT_OK);

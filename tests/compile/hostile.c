@@ -8,6 +8,7 @@
 #define near
 #define far
 #define small char
+#define hyper long long
 #define TRUE 1
 #define BLOCK 7
 #define SIMD 9
