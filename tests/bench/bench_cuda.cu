@@ -108,27 +108,37 @@ static void write_json(FILE *f)
 
 // time and memory ---------------------------------------------------------------------------------
 /* Median time of what `body` queues, in milliseconds of the device. */
-template <class F> static double median_ms(F body)
+template <class F> static float once_ms(F body)
 {
-    const int          rounds = gpu.small ? 1 : 15;
-    std::vector<float> times;
-    cudaEvent_t        from, to;
+    cudaEvent_t from, to;
+    float       ms;
     cuda_ok(cudaEventCreate(&from));
     cuda_ok(cudaEventCreate(&to));
-    for (int i = gpu.small ? 0 : -3; i < rounds; i++) {         /* the first three warm up */
-        float ms;
-        cuda_ok(cudaEventRecord(from, gpu.stream));
-        body();
-        cuda_ok(cudaEventRecord(to, gpu.stream));
-        cuda_ok(cudaEventSynchronize(to));
-        cuda_ok(cudaEventElapsedTime(&ms, from, to));
-        if (i >= 0) times.push_back(ms);
-    }
+    cuda_ok(cudaEventRecord(from, gpu.stream));
+    body();
+    cuda_ok(cudaEventRecord(to, gpu.stream));
+    cuda_ok(cudaEventSynchronize(to));
+    cuda_ok(cudaEventElapsedTime(&ms, from, to));
     cuda_ok(cudaEventDestroy(from));
     cuda_ok(cudaEventDestroy(to));
+    return ms;
+}
+static double median(std::vector<float> times)
+{
     std::sort(times.begin(), times.end());
     return std::max(1e-6, (double)times[times.size() / 2]);
 }
+/* Of two bodies that take turns: a card that slows down, for its power, then does so for both. */
+template <class F, class G> static std::pair<double, double> medians_ms(F one, G other)
+{
+    std::vector<float> first, second;
+    for (int i = gpu.small ? 0 : -3; i < (gpu.small ? 1 : 15); i++) {       /* the first three warm up */
+        const float a = once_ms(one), b = once_ms(other);
+        if (i >= 0) first.push_back(a), second.push_back(b);
+    }
+    return {median(first), median(second)};
+}
+template <class F> static double median_ms(F body) { return medians_ms(body, [] {}).first; }
 
 /* What `body` queues, captured once. */
 struct Captured {
@@ -501,9 +511,11 @@ static const Kind kinds[] = {{"f32", MPT_F32, MPT_F32, CUDA_R_32F, 4},
                              {"bf16", MPT_BF16, MPT_BF16, CUDA_R_16BF, 2},
                              {"e4m3", MPT_E4M3, MPT_BF16, CUDA_R_8F_E4M3, 1}};
 
-/* cublasLt with a plan made beforehand, as whoever writes it by hand calls it: column-major, a transposed. */
-static double raw_ms(const Kind &k, int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
-                     void *d)
+/* Beside `ours`: cublasLt with a plan made beforehand, as whoever writes it by hand calls it: column-major, a
+ * transposed. */
+template <class F>
+static std::pair<double, double> beside_raw_ms(F ours, const Kind &k, int64_t m, int64_t n, int64_t depth,
+                                               const void *a, const void *b, void *d)
 {
     const cublasOperation_t         op_a = CUBLAS_OP_T;
     const size_t                    bytes = (size_t)32 << 20;
@@ -531,10 +543,9 @@ static double raw_ms(const Kind &k, int64_t m, int64_t n, int64_t depth, const v
                                                  sizeof room));
     blas_ok(cublasLtMatmulAlgoGetHeuristic(handle, o, la, lb, ld, ld, preference, 1, &plan, &found));
     need(found == 1, "cublasLt", "knows no way");
-    const double ms = median_ms([&] {
+    const auto ms = medians_ms(ours, [&] {
         blas_ok(cublasLtMatmul(handle, o, &one, a, la, b, lb, &zero, d, ld, d, ld, &plan.algo, workspace.p,
-                               room,
-                               gpu.stream));
+                               room, gpu.stream));
     });
     blas_ok(cublasLtMatmulPreferenceDestroy(preference));
     for (cublasLtMatrixLayout_t l : {la, lb, ld}) blas_ok(cublasLtMatrixLayoutDestroy(l));
@@ -585,8 +596,9 @@ static void products(int cc)
                 fill_as(f, a.p, (size_t)(m * k), 5, 1.0f, 0);
                 fill_as(f, b.p, (size_t)(n * k), 6, 1.0f, 0);
             }
-            const double raw = raw_ms(kind, m, n, k, a.p, b.p, d.p);
-            const double ms = median_ms([&] { mpt_ok(mpt_cuda_gemm(gpu.cuda, &g, gpu.stream)); });
+            const auto ours = [&] { mpt_ok(mpt_cuda_gemm(gpu.cuda, &g, gpu.stream)); };
+            const auto both = beside_raw_ms(ours, kind, m, n, k, a.p, b.p, d.p);
+            const double ms = both.first, raw = both.second;
             const double flop = 2.0 * (double)m * (double)n * (double)k;
             if (kind.operands == MPT_F32) plain = ms;
             t.rows.push_back({kind.name, number((double)m, 0), number((double)n, 0), number((double)k, 0),
