@@ -95,7 +95,7 @@ typedef struct mpt_cuda_state {
     uint64_t   t;               /* optimizer steps taken; skipped ones not counted */
     float      lr;              /* learning rate; change it with mpt_cuda_lr_set */
     uint32_t   misuse;          /* number of calls in the wrong order (see >>C7) */
-    uint32_t   blocks_done;     /* finished blocks; 0 between kernels: mpt_cuda_scaler_update resets it */
+    uint32_t   blocks_done, chunks_taken;   /* 0 between kernels: mpt_cuda_scaler_update resets them */
     uint32_t   bad;             /* nonzero: a bad gradient was found; 0 between kernels, as all below */
     unsigned long long bad_first;   /* complement of the least chunk * 2^16 + element * 4 + cause (0 to 2) */
     unsigned long long bad_count[3];    /* by cause: Inf, NaN, out of range */
@@ -1121,16 +1121,16 @@ struct mpt_cuda_list {
     unsigned          has;          /* MPT_NEEDS_* met by all tensors; MPTI_ZEROES: no gradient is shared */
 };
 
-/* Launch a kernel over the chunks of a list, its parameters MPTI_OF_LIST, with at most 32 blocks for each
- * multiprocessor; it loops over the rest, and results do not depend on the number. Some blocks wait, so that
+/* Launch a kernel over the chunks of a list, its parameters MPTI_OF_LIST, with at most Each blocks for each
+ * multiprocessor; it loops over the rest, and results do not depend on the number. Of 32, some wait, so that
  * what is done first gets more (eight take up to 1.2 times as long on an H100). One per chunk is slower. */
 #define MPTI_OF_LIST const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count
-template <class... P>
+template <uint32_t Each = 32, class... P>
 static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)(MPTI_OF_LIST, P...),
                                    const mpt_cuda_list *l, mpt_stream stream,
                                    typename mpti_same<P>::type... args)
 {
-    const uint64_t most = (uint64_t)c->multiprocessors * 32u;
+    const uint64_t most = (uint64_t)c->multiprocessors * Each;
     if (l->context->device != c->device) return mpti_cuda_result(c, cudaErrorInvalidResourceHandle, call);
     return mpti_launch(c, call, kernel, l->chunk_count < most ? l->chunk_count : most, MPTI_THREADS, stream,
                        l->tensors, l->chunks, l->chunk_count, args...);
@@ -1858,27 +1858,36 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     state->bad = 0u;
 }
 
+/* Here a chunk goes to the block that asks first, with as many blocks as run at once: with fixed chunks, a
+ * multiprocessor is half empty while its last block ends and others begin (f16, H200: 1.2 times as long; 1000
+ * tensors 1.5). A block's first chunk is fixed; when it begins one, it asks for the next, and has the answer
+ * when it ends. There are as many questions as chunks: the counter wraps to 0. */
+#define MPTI_CHECK_BLOCKS 4u
 template <bool Write>
-MPTI_KERNEL(MPTI_THREADS, 3)
+MPTI_KERNEL(MPTI_THREADS, MPTI_CHECK_BLOCKS)
 mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state, uint32_t part)
 {
     /* all blocks read these before they count themselves as done; only the last one then changes them */
     const bool  in_order = state->scaler.in_use & 3u && mpti_may_check(&state->scaler, &state->step);
     const float factor = mpti_inverse_scale(state->scaler.scale);
     MPT_SHARED(mpti_bad, bad, 1);
+    MPT_SHARED(uint32_t, next, 1);
     if (threadIdx.x == 0) bad[0] = mpti_bad();
     __syncthreads();
-    mpti_cuda_chunk next = chunks[blockIdx.x < chunk_count ? blockIdx.x : 0];
-    if (in_order)
-        for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
-            const mpti_cuda_chunk chunk = next;
-            const mpt_tensor      t = tensors[chunk.tensor].tensor;
-            if (i + gridDim.x < chunk_count) next = chunks[i + gridDim.x];  /* in flight meanwhile */
-            const double sum = t.grad_format == MPT_F32
-                                   ? mpti_block_check<Write, uint32_t>(&t, &chunk, i, factor, bad)
-                                   : mpti_block_check<Write, uint16_t>(&t, &chunk, i, factor, bad);
-            if (threadIdx.x == 0) partial[i] = sum;
+    for (uint64_t i = blockIdx.x; in_order && i < chunk_count; i = (uint64_t)gridDim.x + next[0]) {
+        const uint32_t        answer = threadIdx.x == 0
+                                           ? atomicInc(&state->chunks_taken, (uint32_t)chunk_count - 1u) : 0u;
+        const mpti_cuda_chunk chunk = chunks[i];
+        const mpt_tensor      t = tensors[chunk.tensor].tensor;
+        const double sum = t.grad_format == MPT_F32
+                               ? mpti_block_check<Write, uint32_t>(&t, &chunk, i, factor, bad)
+                               : mpti_block_check<Write, uint16_t>(&t, &chunk, i, factor, bad);
+        if (threadIdx.x == 0) {         /* all have read next: the sum has waited for them */
+            partial[i] = sum;
+            next[0] = answer;
         }
+        __syncthreads();
+    }
     mpti_block_add_bad(state, bad);
     if (!mpti_is_last_block(&state->blocks_done)) return;
     if (in_order)
@@ -1951,8 +1960,8 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
     if (c->stepped == state) c->stepped = NULL;     /* any list may take the next step */
     c->checked = state;
     c->checked_by = list;
-    return mpti_launch_list(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>, list, stream,
-                            list->partial, state, list->part);
+    return mpti_launch_list<MPTI_CHECK_BLOCKS>(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>,
+                                               list, stream, list->partial, state, list->part);
 }
 
 MPT_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -2035,7 +2044,7 @@ MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_strea
 MPTI_KERNEL(32) mpti_k_update(mpt_cuda_state *state)
 {
     state->misuse += mpti_scaler_advance(&state->scaler) == MPT_E_ORDER;    /* scaler.verdict keeps others */
-    state->blocks_done = 0u;            /* kernels that ran at once may have left a wrong count */
+    state->blocks_done = state->chunks_taken = 0u;      /* kernels that ran at once may have left others */
 }
 
 MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream)
@@ -2738,16 +2747,16 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *, mpt_stream)
 
 // >>C20 implementation: range reports --------------------------------------------------------------
 #ifndef MPT_NO_REPORTS
-/* The number of binades of FP32, from -149 to 127; every nonzero number in a tensor lies in one of them. */
-#define MPTI_BINADES 277
-enum {      /* in the order of mpt_range; normal numbers are not counted, but what the binades have besides */
-    MPTI_ZERO, MPTI_FLUSHED, MPTI_SUBNORMAL, MPTI_NORMAL, MPTI_OVERFLOW, MPTI_INF, MPTI_NAN, MPTI_CLASSES
-};
+/* What is counted of the patterns of |x|: each by its exponent, 0 to 255; and some once more: f32's subnormal
+ * numbers by their binades, flushed ones in the binade of the least kept, normal ones in that of the least
+ * normal, overflow, NaN. Patterns that are not 0 lie in 277 binades, from 2^-149 to 2^127. */
+#define MPTI_BINADES 277u
+enum { MPTI_FLUSHED = 256 + 23, MPTI_NORMAL, MPTI_OVERFLOW, MPTI_NAN, MPTI_COUNTS };
 
 typedef unsigned long long mpti_counter;   /* what atomicAdd takes; 64 bits */
 typedef struct mpti_cuda_range {
-    mpti_counter binade[MPTI_BINADES], kind[MPTI_CLASSES];
-    uint32_t     greatest, least;    /* |x| patterns; 0 and all ones if there are none */
+    mpti_counter count[MPTI_COUNTS];
+    uint32_t     greatest, least;   /* |x| patterns of nonzero numbers; 0 and all ones if there are none */
 } mpti_cuda_range;
 
 struct mpt_cuda_ranges {
@@ -2756,29 +2765,82 @@ struct mpt_cuda_ranges {
     mpt_range            empty;         /* an empty report against the format */
 };
 
-/* The index of the binade of a pattern: floor(log2), as in mpt_range, plus 149. */
-MPTI_D uint32_t mpti_binade_of(uint32_t a)
+/* The binade of a pattern that is not 0: floor(log2), as in mpt_range, plus 149; and where binades begin. */
+MPT_HD uint32_t mpti_binade_of(uint32_t a)
 {
-    return a >= 0x00800000u ? (a >> 23) + 22u : 31u - (uint32_t)__clz((int)a);
+    uint32_t i = 0;
+    if (a >= 0x00800000u) return (a >> 23) + 22u;
+    while (a >>= 1) i++;
+    return i;
+}
+MPT_HD uint32_t mpti_binade_start(uint32_t i) { return i < 23u ? 1u << i : (i - 22u) << 23; }
+
+/* Where classes begin, where the binade of the least kept does, and where that of the least normal ends. */
+typedef struct mpti_limits { uint32_t flushed, kept, normal, above, overflow; } mpti_limits;
+
+/* Count the first n of eight patterns that need a second look: tails are 0 and were counted as such. */
+MPTI_D void mpti_count_again(uint32_t *count, const uint32_t a[MPTI_VEC], uint32_t n, const mpti_limits *l,
+                             uint32_t *greatest, uint32_t *least)
+{
+    if (n < MPTI_VEC) atomicAdd(&count[0], n - MPTI_VEC);
+    MPTI_FOR(k, MPTI_VEC) {
+        if (k >= n || !a[k]) continue;
+        if (a[k] < 0x00800000u) atomicAdd(&count[256u + mpti_binade_of(a[k])], 1u);
+        if (a[k] - l->flushed < l->kept - l->flushed) atomicAdd(&count[MPTI_FLUSHED], 1u);
+        if (a[k] - l->normal < l->above - l->normal) atomicAdd(&count[MPTI_NORMAL], 1u);
+        if (a[k] > 0x7f800000u) atomicAdd(&count[MPTI_NAN], 1u);
+        if (a[k] >= 0x7f800000u) continue;
+        if (a[k] >= l->overflow) atomicAdd(&count[MPTI_OVERFLOW], 1u);
+        *greatest = mpti_max(a[k], *greatest);
+        *least = a[k] < *least ? a[k] : *least;
+    }
 }
 
-/* Of a number that is not normal in the format. */
-MPTI_D int mpti_class_of(uint32_t a, uint32_t kept, uint32_t normal)
+/* Count a chunk, or each `every`-th of its groups of eight. The kernel is bound by instructions: a group has
+ * one branch, which leads to what is rare. */
+template <class T>
+MPTI_D void mpti_block_ranges(uint32_t *count, const T *x, int32_t format, const mpti_cuda_chunk *chunk,
+                              uint64_t every, const mpti_limits *l, uint32_t *greatest, uint32_t *least)
 {
-    if (a >= 0x7f800000u) return a == 0x7f800000u ? MPTI_INF : MPTI_NAN;
-    return !a ? MPTI_ZERO : a < kept ? MPTI_FLUSHED : a < normal ? MPTI_SUBNORMAL : MPTI_OVERFLOW;
+    const uint32_t R = 64 / (MPTI_VEC * sizeof(T)), groups = MPTI_CHUNK / MPTI_VEC;
+    const uint64_t over = chunk->first / MPTI_VEC % every, wait = over ? every - over : 0;
+    const uint32_t first = wait < groups ? (uint32_t)wait : groups;
+    const uint32_t apart = MPTI_VEC * (every < groups ? (uint32_t)every : groups);
+    for (uint32_t i = first * MPTI_VEC + threadIdx.x * apart; i < chunk->n; i += R * MPTI_THREADS * apart) {
+        T code[R][MPTI_VEC];
+        mpti_load_rows<R, MPTI_VEC>(x + chunk->first + i, MPTI_THREADS * apart, chunk->n - i, code);
+        MPTI_FOR(r, R) {
+            const uint32_t n = mpti_inside<MPTI_VEC>(i + r * MPTI_THREADS * apart, chunk->n);
+            uint32_t       a[MPTI_VEC], most = 0u, lowest = 0xffffffffu;
+            float          v[MPTI_VEC];
+            bool           rare = n < MPTI_VEC;
+            if (!n) continue;
+            mpti_codes_quick<MPTI_VEC>(format, code[r], v);
+            MPTI_FOR(k, MPTI_VEC) {
+                a[k] = mpti_f32_bits(v[k]) & 0x7fffffffu;
+                rare = rare || a[k] - l->flushed < l->kept - l->flushed ||
+                       a[k] - l->normal < l->above - l->normal;
+                most = mpti_max(a[k], most);
+                lowest = a[k] - 1u < lowest ? a[k] - 1u : lowest;       /* 0 becomes all ones */
+                atomicAdd(&count[a[k] >> 23], 1u);
+            }
+            if (rare || most >= l->overflow || lowest < 0x007fffffu) {
+                mpti_count_again(count, a, n, l, greatest, least);
+            } else {
+                *greatest = mpti_max(most, *greatest);
+                *least = lowest < *least - 1u ? lowest + 1u : *least;
+            }
+        }
+    }
 }
 
-/* Count in shared memory, a copy per warp so that none waits, and add to the report at the end of a chunk. */
-MPTI_KERNEL(MPTI_THREADS)
-mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t every, uint32_t kept,
-              uint32_t normal, uint32_t overflow)
+/* Count in shared memory, and add to the report where the next chunk of this block is of another tensor. */
+MPTI_KERNEL(MPTI_THREADS, 4)
+mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t every, mpti_limits l)
 {
-    const uint32_t bins = MPTI_BINADES + MPTI_CLASSES;
-    MPT_SHARED(uint32_t, count, MPTI_WARPS * (MPTI_BINADES + MPTI_CLASSES));
+    MPT_SHARED(uint32_t, count, MPTI_COUNTS);
     MPT_SHARED(uint32_t, extreme, 2);
-    uint32_t *const mine = &count[threadIdx.x / 32 * bins], *const kinds = mine + MPTI_BINADES;
-    const uint32_t  usual = normal > 0x00800000u ? normal : 0x00800000u;    /* normal here and in FP32 */
+    bool fresh = true;
     for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
         const mpti_cuda_chunk  chunk = chunks[c];
         const mpt_tensor       t = tensors[chunk.tensor].tensor;
@@ -2786,41 +2848,26 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
                                    : array == MPT_CUDA_PARAM ? t.param : t.master;
         const int32_t          format = array == MPT_CUDA_GRAD    ? t.grad_format
                                         : array == MPT_CUDA_PARAM ? t.param_format : MPT_F32;
-        uint32_t greatest = 0u, least = 0xffffffffu;
-        for (uint32_t i = threadIdx.x; i < MPTI_WARPS * bins; i += MPTI_THREADS) count[i] = 0u;
-        if (threadIdx.x < 2) extreme[threadIdx.x] = threadIdx.x ? 0xffffffffu : 0u;
-        __syncthreads();
-        for (uint32_t i = threadIdx.x * MPTI_VEC; x && i < chunk.n; i += MPTI_LANES) {
-            const uint32_t n = mpti_inside<MPTI_VEC>(i, chunk.n);
-            float          v[MPTI_VEC];
-            if (every > 1 && (chunk.first + i) / MPTI_VEC % every) continue;
-            mpti_load_some(x, format, chunk.first + i, n, v);
-            MPTI_FOR(k, MPTI_VEC) {
-                const uint32_t a = mpti_f32_bits(v[k]) & 0x7fffffffu;
-                if (a - usual < overflow - usual) {
-                    atomicAdd(&mine[(a >> 23) + 22u], 1u);
-                } else {
-                    if (k >= n) continue;           /* behind the end there are zeros */
-                    if (a < normal || a >= overflow) atomicAdd(&kinds[mpti_class_of(a, kept, normal)], 1u);
-                    if (!a || a >= 0x7f800000u) continue;
-                    atomicAdd(&mine[mpti_binade_of(a)], 1u);
-                }
-                greatest = mpti_max(a, greatest);
-                least = a < least ? a : least;
-            }
+        mpti_cuda_range *const r = &ranges[chunk.tensor];
+        uint32_t               greatest = 0u, least = 0xffffffffu;
+        if (fresh) {
+            for (uint32_t i = threadIdx.x; i < MPTI_COUNTS; i += MPTI_THREADS) count[i] = 0u;
+            if (threadIdx.x < 2) extreme[threadIdx.x] = threadIdx.x ? 0xffffffffu : 0u;
+            __syncthreads();
         }
+        if (x && format == MPT_F32)
+            mpti_block_ranges(count, (const uint32_t *)x, format, &chunk, every, &l, &greatest, &least);
+        else if (x)
+            mpti_block_ranges(count, (const uint16_t *)x, format, &chunk, every, &l, &greatest, &least);
         atomicMax(&extreme[0], greatest);
         atomicMin(&extreme[1], least);
+        fresh = c + gridDim.x >= chunk_count || chunks[c + gridDim.x].tensor != chunk.tensor;
+        if (!fresh) continue;
         __syncthreads();
-        for (uint32_t i = threadIdx.x; i < bins; i += MPTI_THREADS) {
-            uint32_t sum = 0u;
-            for (uint32_t w = 0; w < MPTI_WARPS; w++) sum += count[w * bins + i];
-            mpti_cuda_range *const r = &ranges[chunk.tensor];
-            mpti_counter *const    to = i < MPTI_BINADES ? &r->binade[i] : &r->kind[i - MPTI_BINADES];
-            if (sum) atomicAdd(to, (mpti_counter)sum);
-        }
-        if (threadIdx.x == 0) atomicMax(&ranges[chunk.tensor].greatest, extreme[0]);
-        if (threadIdx.x == 0) atomicMin(&ranges[chunk.tensor].least, extreme[1]);
+        for (uint32_t i = threadIdx.x; i < MPTI_COUNTS; i += MPTI_THREADS)
+            if (count[i]) atomicAdd(&r->count[i], (mpti_counter)count[i]);
+        if (threadIdx.x == 0) atomicMax(&r->greatest, extreme[0]);
+        if (threadIdx.x == 0) atomicMin(&r->least, extreme[1]);
         __syncthreads();                    /* all counts have been read */
     }
 }
@@ -2831,6 +2878,15 @@ static uint32_t mpti_f32_limit(uint64_t limit)
     mpt_opts up = mpt_opts();
     up.rounding = MPT_RND_UP;
     return (uint32_t)mpt_encode(MPT_F32, mpti_f64_make(limit), &up, NULL);
+}
+
+static mpti_limits mpti_limits_of(const mpt_range *r)
+{
+    mpti_limits l = {0u, mpti_f32_limit(r->least_kept), mpti_f32_limit(r->least_normal), 0u,
+                     mpti_f32_limit(r->least_overflow)};
+    l.flushed = mpti_binade_start(mpti_binade_of(l.kept));
+    l.above = mpti_binade_start(mpti_binade_of(l.normal) + 1u);
+    return l;
 }
 
 MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
@@ -2871,10 +2927,8 @@ MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt
 {
     if (!c || !ranges || !every || (unsigned)array > (unsigned)MPT_CUDA_MASTER)
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, unknown array, or every is 0");
-    const mpt_range *const limits = &ranges->empty;
     return mpti_launch_list(c, __func__, mpti_k_ranges, ranges->list, stream, ranges->range, array, every,
-                            mpti_f32_limit(limits->least_kept), mpti_f32_limit(limits->least_normal),
-                            mpti_f32_limit(limits->least_overflow));
+                            mpti_limits_of(&ranges->empty));
 }
 
 MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
@@ -2889,12 +2943,23 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
     if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
     if (e != cudaSuccess) return mpti_cuda_result(c, e, __func__);
     *r = ranges->empty;
-    memcpy((char *)r + offsetof(mpt_range, zero), d.kind, sizeof d.kind);
-    for (int i = 0; i < MPTI_BINADES; i++) {
-        r->binade[i - 149 - MPT_RANGE_EMIN] = d.binade[i];
-        r->count += d.binade[i];
+    const mpti_limits l = mpti_limits_of(r);
+    const uint32_t    kept = mpti_binade_of(l.kept), normal = mpti_binade_of(l.normal);
+    for (uint32_t i = 0; i < MPTI_BINADES; i++) {
+        const uint64_t n = d.count[i < 23u ? 256u + i : i - 22u];
+        r->binade[(int)i - 149 - MPT_RANGE_EMIN] = n;
+        r->count += n;
+        r->flushed += i < kept ? n : 0u;
+        r->subnormal += i <= normal ? n : 0u;
+        r->zero -= i < 23u ? n : 0u;
     }
+    r->flushed += d.count[MPTI_FLUSHED];
+    r->subnormal -= r->flushed + d.count[MPTI_NORMAL];
+    r->overflow = d.count[MPTI_OVERFLOW];
     r->normal = r->count - r->flushed - r->subnormal - r->overflow;
+    r->zero += d.count[0];
+    r->nan = d.count[MPTI_NAN];
+    r->inf = d.count[255] - r->nan;
     r->count += r->zero + r->inf + r->nan;
     if (d.greatest) {
         r->max_abs = mpti_f64_make(mpti_f64_widen(d.greatest));

@@ -381,6 +381,7 @@ struct Run {
         CHECK(mpti_f32_bits(got.lr) == mpti_f32_bits(lr));
         CHECK_EQ_U(got.misuse, misuse);
         CHECK_EQ_U(got.blocks_done, 0);
+        CHECK_EQ_U(got.chunks_taken, 0);
         CHECK_EQ_U(got.bad, 0);
     }
     void compare_grads()
@@ -1236,12 +1237,12 @@ TEST(overflow_is_cheap)
     CHECK(mpt_emu::counters().atomics - before < 40);
 }
 
-/* A wrong count of blocks, which two kernels at once can leave, is gone after the next update. */
+/* Wrong counts of blocks and chunks, which two kernels at once can leave, are gone after the next update. */
 TEST(block_count_heals)
 {
     Run run(std::vector<Shape>(1, shape_of(50000, 0, 0)), 1024.0f, 2000, 0.0f);
     mpt_cuda_state state = download(run.state);
-    state.blocks_done = 3;
+    state.blocks_done = state.chunks_taken = 3;
     OK(mpt_cuda_state_set(gpu.cuda, run.state, &state, gpu.stream));
     OK(mpt_cuda_scaler_update(gpu.cuda, run.state, gpu.stream));        /* out of order, too */
     CHECK_EQ_I(mpt_scaler_update(&run.scaler), MPT_E_ORDER);
