@@ -2998,60 +2998,39 @@ MPTI_UNUSED static void mpti_run_few(const mpti_job *j, size_t i, size_t n)
 #define MPTI_AROUND_BYTES ((size_t)32 << 20)
 #endif
 
-/* Run a part of a job. Unless the destination is also a source, one group at the start and one at the end of
- * the array convert some elements twice, so that the groups between begin at a cache line and their stores
- * cross none. The groups between come last, because the processor mispredicts the end of their loop. */
-MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n)
+/* Run elements begin .. end - 1 of a job. Unless the destination is also a source, one group at the start and
+ * one at the end convert some elements twice, so that the groups between begin at a cache line and their
+ * stores cross none. The groups between come last, as the processor mispredicts the end of their loop. */
+MPTI_UNUSED static void mpti_run_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
+    const mpti_job *const j = (const mpti_job *)context;
     const int    apart = j->to != j->from[0] && j->to != j->from[1] && j->to != j->from[2];
-    const size_t past = (uintptr_t)j->to % 64u;
-    size_t       i = 0, end;
+    const size_t n = end - begin, past = (uintptr_t)(j->to + begin * j->out) % 64u;
+    size_t       i = begin, stop;
     if (n < MPTI_GROUP) {
-        mpti_run_few(j, 0, n);
+        mpti_run_few(j, i, n);
         return;
     }
     if (n > MPTI_TILE && apart && past && !(past & (j->out - 1u))) {
-        mpti_run_groups(j, 0, 1, j->how);
-        i = (64u - past) >> (j->out / 2u - j->out / 8u);    /* divided by 1, 2, 4 or 8 */
+        mpti_run_groups(j, i, 1, j->how);
+        i += (64u - past) >> (j->out / 2u - j->out / 8u);   /* divided by 1, 2, 4 or 8 */
     }
-    end = n - (n - i) % MPTI_GROUP;
-    if (end < n && apart)
-        mpti_run_groups(j, n - MPTI_GROUP, 1, j->how);
+    stop = end - (end - i) % MPTI_GROUP;
+    if (stop < end && apart)
+        mpti_run_groups(j, end - MPTI_GROUP, 1, j->how);
 #if MPTI_X86
     if (apart && j->around && !((uintptr_t)(j->to + i * j->out) % 64u) && mpti_path() >= MPTI_PATH_AVX2) {
-        mpti_run_groups(j, i, (end - i) / MPTI_GROUP, j->how | MPTI_AROUND);
+        mpti_run_groups(j, i, (stop - i) / MPTI_GROUP, j->how | MPTI_AROUND);
         __asm__ volatile("sfence" : : : "memory");
         return;
     }
 #endif
-    mpti_run_groups(j, i, (end - i) / MPTI_GROUP, j->how);
-    if (end < n && !apart)
-        mpti_run_few(j, end, n - end);
+    mpti_run_groups(j, i, (stop - i) / MPTI_GROUP, j->how);
+    if (stop < end && !apart)
+        mpti_run_few(j, stop, end - stop);
 }
 
-#ifdef MPTI_MANY_THREADS
-static void mpti_run_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
-{
-    mpti_job j = *(const mpti_job *)context;
-    int      k;
-    j.to += begin * j.out;
-    for (k = 0; k < 3; k++)
-        j.from[k] += begin * j.in[k];
-    mpti_run_part(&j, end - begin);
-}
-
-static void mpti_run_parts(mpti_job *j, size_t n)
-{
-    size_t least = MPTI_FAST_PART;
-    int    k;
-    for (k = 0; k < 3; k++)
-        if (j->in[k])
-            least = mpti_part_least(least, j->to, (ptrdiff_t)j->out, j->from[k], (ptrdiff_t)j->in[k], n);
-    (void)MPTI_IN_PARTS(n, least, mpti_run_range, j);
-}
-#endif
-
-/* Run a job over n elements. */
+/* Run a job over n elements. Only its first source may have elements of another size than the destination. */
 MPTI_UNUSED static void mpti_run(mpti_job *j, size_t n)
 {
     if (n <= MPTI_TILE && n % MPTI_GROUP == 0) {
@@ -3060,11 +3039,8 @@ MPTI_UNUSED static void mpti_run(mpti_job *j, size_t n)
         return;
     }
     j->around = n * (j->out + j->in[0] + j->in[1] + j->in[2]) > MPTI_AROUND_BYTES;
-#ifdef MPTI_MANY_THREADS
-    mpti_run_parts(j, n);
-#else
-    mpti_run_part(j, n);
-#endif
+    (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_FAST_PART, j->to, (ptrdiff_t)j->out, j->from[0],
+                                           (ptrdiff_t)j->in[0], n), mpti_run_range, j);
 }
 #endif /* MPTI_HALF_LANES */
 
