@@ -9436,19 +9436,24 @@ static int mpti_row_meets(const mpti_row *row, const void *x, mpt_format format,
            mpti_meet(row->out, n * mpti_format_bytes(row->out_format), x, x_n * mpti_format_bytes(format));
 }
 
-static mpt_status mpti_run_rows(mpt_status status, const mpti_row *row, mpti_work work, size_t rows,
-                                size_t cols)
+/* Run an op on rows. f matters to activations only, and these and softmax have no y. */
+static mpt_status mpti_run_rows(mpti_work work, mpt_activation f, size_t rows, size_t cols, void *out,
+                                mpt_format out_format, const void *x, mpt_format x_format, const void *y,
+                                mpt_format y_format)
 {
+    const int    which = work == MPTI_WORK_SOFTMAX || work == MPTI_WORK_ACTIVATE ? 1 : 3;
     const size_t n = rows * cols;
     mpti_on_rows c;
-    if (status == MPT_OK && (mpti_row_meets(row, row->x, row->x_format, n, n) ||
-                             mpti_row_meets(row, row->y, row->y_format, n, work == MPTI_WORK_ADD ? cols : n)))
-        return MPT_E_ARG;
+    mpt_status   status = mpti_row_init(&c.row, which, rows, cols, out, out_format, x, x_format, y, y_format);
+    if ((unsigned)f >= (unsigned)MPT_ACT_COUNT ||
+        (status == MPT_OK && ((work == MPTI_WORK_ADD && y == out && rows > 1) ||
+                              mpti_row_meets(&c.row, x, x_format, n, n) ||
+                              mpti_row_meets(&c.row, y, y_format, n, work == MPTI_WORK_ADD ? cols : n))))
+        status = MPT_E_ARG;
     if (status != MPT_OK)
         return status;
-    c.row = *row;
-    c.work = work;
-    c.cols = cols, c.first = 0, c.label = NULL;
+    c.row.f = f, c.row.factor = 1.0f, c.row.hot = (size_t)-1;
+    c.work = work, c.cols = cols, c.first = 0, c.label = NULL;
     MPTI_ROWS_IN_PARTS(&c, rows);
     return MPT_OK;
 }
@@ -9456,10 +9461,8 @@ static mpt_status mpti_run_rows(mpt_status status, const mpti_row *row, mpti_wor
 MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
                                 size_t rows, size_t cols)
 {
-    mpti_row         row;
-    const mpt_status status = mpti_row_init(&row, 3, rows, cols, x, x_format, x, x_format, bias, bias_format);
-    return mpti_run_rows(status == MPT_OK && x == bias && rows > 1 ? MPT_E_ARG : status, &row, MPTI_WORK_ADD,
-                         rows, cols);
+    return mpti_run_rows(MPTI_WORK_ADD, MPT_ACT_RELU, rows, cols, x, x_format, x, x_format, bias,
+                         bias_format);
 }
 
 /* Add up columns begin .. end - 1, each from its first row to its last. */
@@ -9499,46 +9502,30 @@ MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void 
     return MPT_OK;
 }
 
-static mpt_status mpti_activate(mpt_activation f, mpti_work work, void *out, mpt_format out_format,
-                                const void *x, mpt_format x_format, const void *y, mpt_format y_format,
-                                size_t n)
-{
-    mpti_row         row;
-    const int        which = work == MPTI_WORK_ACTIVATE ? 1 : 3;
-    const mpt_status status = mpti_row_init(&row, which, n, 1, out, out_format, x, x_format, y, y_format);
-    row.f = f;
-    return mpti_run_rows((unsigned)f < (unsigned)MPT_ACT_COUNT ? status : MPT_E_ARG, &row, work, n, 1);
-}
-
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
                                 mpt_format x_format, size_t n)
 {
-    return mpti_activate(f, MPTI_WORK_ACTIVATE, y, y_format, x, x_format, NULL, MPT_F32, n);
+    return mpti_run_rows(MPTI_WORK_ACTIVATE, f, n, 1, y, y_format, x, x_format, NULL, MPT_F32);
 }
 
 MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
                                      mpt_format dy_format, const void *x, mpt_format x_format, size_t n)
 {
-    return mpti_activate(f, MPTI_WORK_ACTIVATE_GRAD, dx, dx_format, dy, dy_format, x, x_format, n);
+    return mpti_run_rows(MPTI_WORK_ACTIVATE_GRAD, f, n, 1, dx, dx_format, dy, dy_format, x, x_format);
 }
 
 MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
                                size_t cols)
 {
-    mpti_row         row;
-    const mpt_status status =
-        mpti_row_init(&row, 1, rows, cols, y, y_format, x, x_format, NULL, MPT_F32);
-    row.factor = 1.0f;
-    row.hot = (size_t)-1;
-    return mpti_run_rows(status, &row, MPTI_WORK_SOFTMAX, rows, cols);
+    return mpti_run_rows(MPTI_WORK_SOFTMAX, MPT_ACT_RELU, rows, cols, y, y_format, x, x_format, NULL,
+                         MPT_F32);
 }
 
 MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *dy, mpt_format dy_format,
                                     const void *y, mpt_format y_format, size_t rows, size_t cols)
 {
-    mpti_row         row;
-    const mpt_status status = mpti_row_init(&row, 3, rows, cols, dx, dx_format, dy, dy_format, y, y_format);
-    return mpti_run_rows(status, &row, MPTI_WORK_SOFTMAX_GRAD, rows, cols);
+    return mpti_run_rows(MPTI_WORK_SOFTMAX_GRAD, MPT_ACT_RELU, rows, cols, dx, dx_format, dy, dy_format, y,
+                         y_format);
 }
 
 MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,
