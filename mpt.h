@@ -7067,16 +7067,10 @@ MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src)
 /* Round sig * 2^e to double, nearest-even. sig has its highest bit set; its lowest bit is sticky. */
 MPTI_NOINLINE static double mpti_round_f64(unsigned sign, uint64_t sig, int e)
 {
-    const int top = e + 63, bits = top >= -1022 ? 53 : 53 - (-1022 - top), drop = 64 - bits;
-    uint64_t  kept, field;
-    if (top > 1023)
-        return mpti_f64_make((uint64_t)sign << 63 | MPTI_F64_INF);
-    if (bits < 0)
-        return mpti_f64_make((uint64_t)sign << 63);
-    sig = sig >> 1 | (sig & 1u);        /* room for the carry of the rounding */
-    kept = drop > 63 ? (uint64_t)(sig > MPTI_F64_SIGN >> 1) : mpti_shift_rne64(sig, drop - 1);
-    field = top >= -1022 ? (uint64_t)(top + 1022) << 52 : 0u;   /* kept's hidden bit adds the missing 1 */
-    return mpti_f64_make((uint64_t)sign << 63 | (field + kept));
+    const int      top = e + 63, drop = top >= -1022 ? 11 : -1011 - top;
+    const uint64_t kept = mpti_shift_rne64(mpti_shift_jam(sig, drop - 2), 2);
+    const uint64_t field = top >= -1022 ? (uint64_t)(top + 1022) << 52 : 0u;    /* kept's hidden bit adds 1 */
+    return mpti_f64_make((uint64_t)sign << 63 | (top > 1023 ? MPTI_F64_INF : field + kept));
 }
 
 /* A finite sum is sig * 2^e, where sig, the result, has its highest bit set and a sticky lowest bit; or 0. */
