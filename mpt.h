@@ -5672,9 +5672,7 @@ static uint64_t mpti_state_checksum(const unsigned char *p, size_t n, uint64_t v
 {
     mpti_summing c;
     size_t       runs, i;
-    c.p = p;
-    c.n = n;
-    c.sum[0] = 0u;
+    c.p = p, c.n = n, c.sum[0] = 0u;
     for (c.run = (size_t)1 << 18; c.run < n && (version < 4u || c.run * 256u < n);)
         c.run *= 2u;
     runs = (n - 1u) / c.run + 1u;
@@ -10907,30 +10905,12 @@ static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
     return count;
 }
 
-/* Store the different sides of an output's ends in `ends`, the writer's first. stamp marks those stored. */
-static uint32_t mpti_cut_ends(const mpti_amp *a, uint32_t o, const uint32_t *side, uint32_t *stamp,
-                              uint32_t *ends)
-{
-    const mpt_graph *g = a->g;
-    uint32_t         in, s = side[g->outputs[o].type], count = 0;
-    stamp[s] = o;
-    ends[count++] = s;
-    MPTI_FOR_READERS(in, o) {
-        s = side[g->inputs[in].type];
-        if (stamp[s] != o) {
-            stamp[s] = o;
-            ends[count++] = s;
-        }
-    }
-    return count;
-}
-
 /* One element of a cast outweighs all infer types: as few bytes as possible, then as few low infer types. */
 static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint32_t *stamp, uint32_t *ends)
 {
     const mpt_graph *g = a->g;
     uint64_t         total = 0, unit = g->type_count + (uint64_t)1;
-    uint32_t         o, i, k, count;
+    uint32_t         o, in, i, k, count;
     for (o = 0; o < g->output_count; o++)
         total += g->outputs[o].elements;
     if (total >= MPTI_FLOW_ANY / unit)
@@ -10941,7 +10921,13 @@ static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint3
     memset(stamp, 0xff, f->nodes * sizeof *stamp);
     for (o = 0; o < g->output_count; o++) {
         const uint64_t price = g->outputs[o].elements * unit;
-        count = mpti_cut_ends(a, o, side, stamp, ends);
+        ends[0] = side[g->outputs[o].type], count = 1;      /* the writer's side first, ... */
+        stamp[ends[0]] = o;         /* ... each other side of an end once: stamp marks those stored */
+        MPTI_FOR_READERS(in, o) {
+            const uint32_t s = side[g->inputs[in].type];
+            if (stamp[s] != o)
+                stamp[s] = o, ends[count++] = s;
+        }
         if (count == 2)
             mpti_flow_arc(f, ends[0], ends[1], price, price);
         for (k = 0; count > 2 && k < count; k++) {

@@ -685,8 +685,7 @@ MPT_HD mpt_relation mpt_bf16_compare(mpt_bf16 a, mpt_bf16 b, int signaling, unsi
  * 0 for minimum, or the sum of some of these bits. A signaling NaN raises INVALID.
  * Exact: yes.  Threads: any.  Source: IEEE 754-2019, clause 9.6. */
 #define MPT_EXTREME_LARGEST   1u    /* maximum... */
-/* ...Magnitude: compares |a| and |b|; if they are equal, compares a and b */
-#define MPT_EXTREME_MAGNITUDE 2u
+#define MPT_EXTREME_MAGNITUDE 2u    /* ...Magnitude: compares |a| and |b|, and if these are equal a and b */
 #define MPT_EXTREME_NUMBER    4u    /* ...Number: NaN only if both operands are NaN */
 MPT_HD mpt_f16  mpt_f16_minimum(mpt_f16 a, mpt_f16 b);
 MPT_HD mpt_f16  mpt_f16_maximum(mpt_f16 a, mpt_f16 b);
