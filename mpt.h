@@ -1054,6 +1054,11 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 
 // >>M9 range report -------------------------------------------------------------------------------
 #ifndef MPT_NO_REPORTS
+/* Calls of reports (>>M9, >>M10) return MPT_OK or, beside what stands at each: MPT_E_ARG for NULL, a value
+ * out of range, reports that do not merge, or one whose init failed; MPT_E_UNSUPPORTED for an unknown format,
+ * for e8m0, which has no zero, for numbers in tf32, and for a style (see mpt_style): then nothing is counted;
+ * MPT_E_DATA if the writer failed.  Threads: one caller per report, but any number may read it. */
+
 /* The binades of FP64, which include those of every other format: floor(log2|x|) from -1074 to 1023. */
 #define MPT_RANGE_EMIN (-1074)
 #define MPT_RANGE_BINS 2098
@@ -1074,27 +1079,22 @@ typedef struct mpt_range {
     uint32_t   reserved;                /* 0 */
 } mpt_range;
 
-/* mpt_range_init -- start an empty report against a format. Signs do not count, not even in ue4m3.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL, MPT_E_UNSUPPORTED for an unknown format and for e8m0, which
- * has no zero. A report whose init failed is zeroed, and other calls refuse it.  Threads: any. */
+/* mpt_range_init -- start an empty report against a format. Signs do not count, not even in ue4m3. A report
+ * whose init failed is zeroed, and other calls refuse it. */
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format);
 
 /* mpt_range_add -- count n more numbers, in one pass.
  *   from  in  their format: f64, f32, f16, bf16, or one of at most 8 bits, with one code in each byte
- *   x     in  [n], at any alignment
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for tf32, e8m0 and unknown formats; then nothing is
- * counted.  Threads: one caller per report. */
+ *   x     in  [n], at any alignment */
 MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n);
 
 /* mpt_range_add_signed -- the same by sign: each number goes into one of two reports, by its sign bit (-0 and
  * negative NaNs count as negative). Merged, the two give the report without signs.
- *   negative, positive  in/out  two reports; their formats may differ
- * Returns: MPT_OK.  Errors: as mpt_range_add; MPT_E_ARG if both are the same. */
+ *   negative, positive  in/out  two reports, not the same one (MPT_E_ARG); their formats may differ */
 MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive, mpt_format from,
                                         const void *x, size_t n);
 
-/* mpt_range_merge -- add the counts of src to dst.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or reports against different formats. */
+/* mpt_range_merge -- add the counts of src to dst, a report against the same format. */
 MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src);
 
 /* mpt_range_nonzero -- how many values are finite and not zero: the usual whole for shares. */
@@ -1107,7 +1107,7 @@ static inline uint64_t mpt_range_nonzero(const mpt_range *r)
  * percentile of the finite nonzero |x|. Resolution: one binade, a factor of 2; exact in that.
  *   percent   in   0 (the smallest) to 100 (the largest)
  *   exponent  out  the percentile lies from 2^exponent to below 2^(exponent + 1)
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if there are no finite nonzero values.  Threads: any. */
+ * Errors: MPT_E_DATA if there are no finite nonzero values. */
 MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int *exponent);
 
 /* A survey: the same numbers against every format at once, in one pass. `cell` counts the values between two
@@ -1122,14 +1122,13 @@ typedef struct mpt_survey {
 } mpt_survey;
 
 /* mpt_survey_init -- start an empty survey of all formats that mpt_range_init takes.
- * mpt_survey_add, _merge -- as mpt_range_add and mpt_range_merge.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_add.  Threads: one caller per survey. */
+ * mpt_survey_add, _merge -- as mpt_range_add and mpt_range_merge. */
 MPT_DEF mpt_status mpt_survey_init(mpt_survey *a);
 MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n);
 MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src);
 
-/* mpt_survey_get -- the report against one format, byte for byte what mpt_range_add would have made.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then *r is no report.  Threads: any. */
+/* mpt_survey_get -- the report against one format, byte for byte what mpt_range_add would have made. After an
+ * error *r is no report. */
 MPT_DEF mpt_status mpt_survey_get(const mpt_survey *a, mpt_format format, mpt_range *r);
 
 /* A power of two to multiply the numbers by, and what it does to them. */
@@ -1154,7 +1153,7 @@ typedef struct mpt_range_tolerance {
  *   headroom   in  bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
  *   tolerated  in  NULL: nothing. What is tolerated counts as no loss. With overflow above 0 the largest
  *                  values are left aside, and headroom counts above the highest binade of the others
- * Returns: MPT_OK (scale 1 if there are no finite nonzero numbers).  Errors: MPT_E_ARG.  Threads: any. */
+ * Returns: MPT_OK (scale 1 if there are no finite nonzero numbers). */
 MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
                                           const mpt_range_tolerance *tolerated, mpt_range_choice *choice);
 
@@ -1162,13 +1161,13 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
  * overflowing", all of which follows from one histogram. Whole binades are counted: as flushed below half of
  * the least subnormal, as subnormal below the least normal, as overflowing above the largest finite number;
  * so each count is off by at most the values in the binade of the limit.
- *   log2_scale  in  -126..127; -k for what numbers that were scaled by 2^k would lose without the scale
- * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
+ *   log2_scale  in  -126..127; -k for what numbers that were scaled by 2^k would lose without the scale */
 MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice);
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes n bytes and returns 0, or anything else to stop.
- * Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and Inf, CSV nothing. */
+ * Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and Inf, CSV nothing.
+ * What the calls of this section return: see >>M9. */
 typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
@@ -1187,14 +1186,12 @@ MPT_DEF mpt_writer mpt_writer_file(FILE *file);
  * exponent of the first of "binades". The drawing: the histogram beside the format's range, a row per binade.
  * mpt_survey_write -- the same for each format. The drawing is a table, a line per format: what is flushed,
  * subnormal, normal, overflows, and the scale that mpt_range_choose_scale takes with a headroom of 3.
- *   name  in  the name of the numbers, for the first column; not NULL
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED (see mpt_style); MPT_E_DATA if the writer failed. */
+ *   name  in  the name of the numbers, for the first column; not NULL */
 MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const char *name, mpt_writer out);
 MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const char *name, mpt_writer out);
 
 /* mpt_range_write_histogram -- write CSV: log2,count,zone, from the first binade that holds something to the
- * last. Zone 0 becomes zero, 1 is subnormal, 2 normal, 3 overflows.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
+ * last. Zone 0 becomes zero, 1 is subnormal, 2 normal, 3 overflows. */
 MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out);
 
 /* mpt_range_write_curve -- write what each scale from 2^first to 2^last would do; see mpt_range_at_scale.
@@ -1203,7 +1200,7 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
  *              rows), the shares as a bar of four characters, and a mark at the scale that
  *              mpt_range_choose_scale takes with a headroom of 3
  *   name   in  the first words of a drawing; not NULL
- * Returns: MPT_OK.  Errors: as mpt_range_write; MPT_E_UNSUPPORTED for other styles. */
+ * Errors: MPT_E_UNSUPPORTED for other styles. */
 MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_style style,
                                          const char *name, mpt_writer out);
 
@@ -1250,8 +1247,7 @@ typedef struct mpt_roundoff {
 
 /* mpt_roundoff_init -- start an empty report.
  *   opts        in  NULL for the defaults; randoms must be NULL
- *   log2_scale  in  the numbers are multiplied by 2^log2_scale first; -1000..1000
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (unknown format, e8m0). */
+ *   log2_scale  in  the numbers are multiplied by 2^log2_scale first; -1000..1000 */
 MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const mpt_opts *opts,
                                      int log2_scale);
 
@@ -1259,13 +1255,11 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
  *   from, x  in  as in mpt_range_add
  * Stochastic rounding takes the random word of element first_element + (numbers seen so far): for a part of
  * an array set first_element to its place.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is counted.
  * Exact: relative errors are rounded to 24 bits, for the sum to 2^-40 (at most 2^22), in ulp (mpt_ulp of the
  * number) to 2^-24 (at most 2^38), nearest-even, if that is the processor's mode; the sums are exact. */
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n);
 
-/* mpt_roundoff_merge -- add src to dst.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for another format, rounding, scale or seed. */
+/* mpt_roundoff_merge -- add src to dst, a report with the same format, rounding, scale and seed. */
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src);
 
 /* The figures. Of zeros alone means and SQNR are NaN; SQNR is -Inf with overflow, else +Inf without noise. */
@@ -1278,8 +1272,7 @@ typedef struct mpt_roundoff_figures {
 
 /* mpt_roundoff_get -- the figures of a report.
  * mpt_roundoff_write -- write them, as mpt_range_write. The drawing: bars of what stays exact, is rounded,
- * becomes 0, overflows; the mean and the largest relative error on an axis of powers of two; bias and SQNR.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_write. */
+ * becomes 0, overflows; mean and largest relative error on an axis of powers of two; bias and SQNR. */
 MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures *figures);
 MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, const char *name,
                                       mpt_writer out);
@@ -1306,7 +1299,6 @@ typedef struct mpt_stagnation {
  *   w, u  in  [n] weights as they are stored, and what is added to them: minus learning rate times gradient.
  *             If yours are not stored in the format yet, round them first (mpt_quantize_n): otherwise too few
  *             updates count as lost. A run that is stuck already has none: take both of a run in FP32 or FP64
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format).
  * Exact: w + u is rounded once, to nearest-even. */
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format);
 MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n);
@@ -1316,7 +1308,7 @@ MPT_DEF mpt_status mpt_stagnation_merge(mpt_stagnation *dst, const mpt_stagnatio
  * power of two such that at least `share` of all updates, multiplied by it, are below half a gap.
  *   share   in   above 0, at most 1
  *   factor  out  its log2, -64..64; 64: they vanish at any rate; -64: at 2^-64 of the rate or less
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA without a nonzero update. */
+ * Errors: MPT_E_DATA without a nonzero update. */
 MPT_DEF mpt_status mpt_stagnation_vanishing(const mpt_stagnation *r, double share, int *factor);
 
 /* mpt_stagnation_write -- as mpt_range_write. The drawing: |update| / half a gap, lost below 1. */
@@ -1358,8 +1350,8 @@ typedef struct mpt_sums {
  *   x         in  [n]
  *   y         in  [n]: the terms are x[i] * y[i]; NULL: the terms are x[i]
  *   backward  in  nonzero: from the last term to the first
- * Returns: MPT_OK.  Errors: MPT_E_ARG.  Exact: no bits are promised under -ffast-math or x87 arithmetic.
- * Under DAZ the FP32 sums lose subnormal terms, as the program's own would; the exact sum does not.
+ * Exact: no bits are promised under -ffast-math or x87 arithmetic. Under DAZ the FP32 sums lose subnormal
+ * terms, as the program's own would; the exact sum does not.
  * Source: Kahan 1965; Neumaier 1974; Higham, Accuracy and Stability, chapter 4. */
 MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n, int backward);
 
@@ -1374,8 +1366,7 @@ typedef struct mpt_sums_figures {
 /* mpt_sums_get -- the figures so far.
  * mpt_sums_write -- write them, as mpt_range_write, a row for each method. The drawing is one row: the
  * relative errors on an axis of powers of two, a letter for each method, below a legend (without it if name
- * is NULL). Draw a row whenever the number of terms has doubled, and the rows show how errors grow.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_write. */
+ * is NULL). Draw a row whenever the number of terms has doubled, and the rows show how errors grow. */
 MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures);
 MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char *name, mpt_writer out);
 
@@ -1433,7 +1424,7 @@ typedef struct mpt_shadow {
 
 /* mpt_shadow_init -- start a run.
  *   tolerance  in  relative, above 0; 0.01: report when a value is off by more than one in a hundred
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (an unknown format, e8m0, f64). */
+ * Errors: MPT_E_UNSUPPORTED also for f64. */
 MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tolerance);
 
 /* mpt_shadow_value -- bring a number into the run: it is rounded to the format; its shadow is the number.
@@ -1465,28 +1456,25 @@ typedef struct mpt_track {
 } mpt_track;
 
 /* mpt_track_init -- watch a tensor against a format.
- *   every  in  sample the steps that are multiples of it; 0: off
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format). */
+ *   every  in  sample the steps that are multiples of it; 0: off */
 MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format format, uint64_t every,
                                   mpt_writer out);
 
 /* mpt_track_add -- call it at every step. Where the step is a multiple of `every`, it counts the tensor and
  * writes one line of JSON: step, name, format, count, zero, flushed, subnormal, normal, overflow, inf, nan,
  * log2 of the largest and of the median magnitude. Otherwise it costs a comparison.
- *   from, x  in  as in mpt_range_add
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_DATA if the writer failed. */
+ *   from, x  in  as in mpt_range_add */
 MPT_DEF mpt_status mpt_track_add(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n);
 
 /* mpt_track_first -- find the tensor that was the first to flush, or to overflow.
  *   overflow  in   nonzero: overflow, else flushed
  *   index     out  its index in the list; the earliest step wins, then the lowest index
- * Returns: MPT_OK; MPT_E_DATA if none did.  Errors: MPT_E_ARG. */
+ * Errors: MPT_E_DATA if none did. */
 MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index);
 
 /* mpt_track_write -- draw a row of a heat map: for each tensor the share flushed in its last sample, from
  * blank (none) over .:-=+*#% to @ (nearly all); ! means an overflow, ? no sample.
- *   title  in  title of the map, drawn with a legend above the row; NULL: only the row, to continue a map
- * Returns: MPT_OK.  Errors: as mpt_range_write. */
+ *   title  in  title of the map, drawn with a legend above the row; NULL: only the row, to continue a map */
 MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64_t step, const char *title,
                                    mpt_writer out);
 #endif /* MPT_NO_REPORTS */
