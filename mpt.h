@@ -4945,22 +4945,17 @@ static void mpti_norms_add(mpti_along_turn *turn, const float *w, const float *d
     }
 }
 
+/* A piece of one of the two passes below. The first, which writes nothing, sums in lanes. */
 static void mpti_turn_piece(void *context, const mpti_piece *piece)
 {
     mpti_along_turn turn = *(const mpti_along_turn *)context;
-    turn.first = piece->first;
+    const size_t    bytes = turn.pass.writes ? 0u : mpti_lane_count(turn.t->n) * sizeof(double);
+    double          lane[2][MPTI_LANES] MPTI_ALIGNED;
+    memset(lane[0], 0, bytes);
+    memset(lane[1], 0, bytes);
+    turn.lane = lane, turn.first = piece->first;
     turn.pass.k = &turn, turn.pass.strip = 1;
     mpti_pass_piece(&turn.pass, piece);
-}
-
-static void mpti_norms_beside(void *context, const mpti_piece *piece)
-{
-    mpti_along_turn turn = *(const mpti_along_turn *)context;
-    double          lane[2][MPTI_LANES] MPTI_ALIGNED;
-    memset(lane[0], 0, mpti_lane_count(turn.t->n) * sizeof(double));
-    memset(lane[1], 0, mpti_lane_count(turn.t->n) * sizeof(double));
-    turn.lane = lane;
-    mpti_turn_piece(&turn, piece);
 }
 
 static void mpti_norms_then(void *context, const mpti_piece *piece)
@@ -4984,7 +4979,7 @@ static void mpti_along_tensor(const mpt_tensor *t, const mpti_pass *step, unsign
     mpti_along_turn turn = {*step, step->k, t, 0, (size_t)-1, 0.0f, 0.0f, NULL, &norms};
     memset(norms.slot, 0, sizeof norms.slot);
     turn.pass.reads = reads, turn.pass.writes = 0u, turn.pass.tile = tile;
-    mpti_pieces(t, 1, mpti_norms_beside, mpti_norms_then, &turn);
+    mpti_pieces(t, 1, mpti_turn_piece, mpti_norms_then, &turn);
     while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < t->n)
         slots *= 2;
     turn.factor = factor(mpti_pair_sum(norms.slot[0], slots), mpti_pair_sum(norms.slot[1], slots), t->n,
