@@ -8022,10 +8022,8 @@ MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int ov
         return MPT_E_ARG;
     for (i = 0; i < count; i++) {
         const uint64_t at = overflow ? tracks[i].first_overflow : tracks[i].first_flushed;
-        if (at && (!earliest || at < earliest)) {
-            earliest = at;
-            found = i;
-        }
+        if (at - 1u < earliest - 1u)        /* 0, for none, wraps to ~0 */
+            earliest = at, found = i;
     }
     if (!earliest)
         return MPT_E_DATA;
