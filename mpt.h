@@ -3545,7 +3545,7 @@ static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, cons
     }
 }
 
-#ifdef MPTI_MANY_THREADS
+#ifdef MPT_PARALLEL_FOR
 /* A list is processed window by window, each of at most MPTI_WINDOW chunks. A window is cut into parts of
  * about equal size; the sizes of the tensors decide where, not the number of threads. */
 enum { MPTI_PER_TENSOR = 256 };         /* the cost of a tensor, in elements */
@@ -3591,7 +3591,7 @@ static size_t mpti_window_cut(mpti_window *w, size_t count, size_t most)
 static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *beside, mpti_piece_fn *then,
                         void *context)
 {
-#ifdef MPTI_MANY_THREADS
+#ifdef MPT_PARALLEL_FOR
     size_t      most = MPTI_FAST_PART, total = 0, parts;
     mpti_window w;
     for (parts = 0; parts < count; parts++)
@@ -3614,7 +3614,7 @@ static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *
 /* Called for whole tensors: small ones in parallel; large ones one by one, and it splits their work. */
 typedef void mpti_whole_fn(void *context, const mpt_tensor *tensors, size_t i);
 
-#ifdef MPTI_MANY_THREADS
+#ifdef MPT_PARALLEL_FOR
 typedef struct mpti_wholes {
     const mpt_tensor *tensors;
     mpti_whole_fn    *fn;
@@ -3633,7 +3633,7 @@ static void mpti_wholes_range(void *context, MPTI_UNUSED size_t part, size_t beg
 static void mpti_each_tensor(const mpt_tensor *tensors, size_t count, mpti_whole_fn *fn, void *context)
 {
     size_t i;
-#ifdef MPTI_MANY_THREADS
+#ifdef MPT_PARALLEL_FOR
     for (i = 0; i < count;) {
         size_t      many = 0, total = 0;
         mpti_wholes w = {tensors, fn, context, i};
@@ -6188,7 +6188,7 @@ typedef struct mpti_reporting {
 /* Each thread counts its part of an array into a report on its own stack, and merges that into the whole at
  * the end; any order gives the same bytes. The bytes from `field` to before `end_of_it` are settings, copied
  * from the whole; all else starts at zero. Without compiler builtins for a lock the array is not split. */
-#if defined(MPTI_MANY_THREADS) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+#if defined(MPT_PARALLEL_FOR) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 #define MPTI_REPORT_PARTS(name, field, end_of_it)                                                   \
     static void mpti_##name##_part(void *context, size_t part, size_t begin, size_t end)            \
     {                                                                                               \

@@ -2068,10 +2068,6 @@ MPTI_ARITHMETIC(bf16, 7)
 #if (defined(MPT_HALF_IMPLEMENTATION) || defined(MPT_TRAIN_IMPLEMENTATION)) && !defined(MPTI_HALF_LANES)
 #define MPTI_HALF_LANES
 
-#if defined(MPT_USE_OPENMP) || defined(MPT_PARALLEL_FOR)
-#define MPTI_MANY_THREADS 1
-#endif
-
 MPTI_UNUSED static const mpt_opts mpti_plain_opts =
     {MPT_RND_NEAREST_EVEN, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP, MPT_TININESS_AFTER, 0u, NULL, 0u, 0u, 0u, 0u};
 
@@ -2151,7 +2147,6 @@ static inline void mpti_control_set(uint64_t r) { (void)r; }
  * order. A single part runs on the calling thread. Where no pool is configured, MPTI_IN_PARTS is one call of
  * range and does not evaluate `least`. Returns the number of parts. */
 typedef void mpti_range_fn(void *context, size_t part, size_t begin, size_t end);
-#ifdef MPTI_MANY_THREADS
 #if defined(MPT_USE_OPENMP) && !defined(MPT_PARALLEL_FOR)
 #ifndef _OPENMP
 #error "MPT_USE_OPENMP needs the compiler's OpenMP: -fopenmp"
@@ -2169,7 +2164,7 @@ MPTI_UNUSED static void mpti_openmp_for(size_t count, void (*body)(void *, size_
 }
 #define MPT_PARALLEL_FOR(count, body, context) mpti_openmp_for(count, body, context)
 #endif
-
+#ifdef MPT_PARALLEL_FOR
 enum { MPTI_PARTS = 256 };
 #ifndef MPTI_FAST_PART          /* tests define it as a variable: a power of two, at least 16384 */
 #define MPTI_FAST_PART ((size_t)1 << 15)
