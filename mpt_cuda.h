@@ -2756,7 +2756,7 @@ enum { MPTI_FLUSHED = 256 + 23, MPTI_NORMAL, MPTI_OVERFLOW, MPTI_NAN, MPTI_COUNT
 typedef unsigned long long mpti_counter;   /* what atomicAdd takes; 64 bits */
 typedef struct mpti_cuda_range {
     mpti_counter count[MPTI_COUNTS];
-    uint32_t     greatest, least;   /* |x| patterns of nonzero numbers; 0 and all ones if there are none */
+    uint32_t     extreme[2];        /* of finite numbers: the greatest, and 0 - the least that is not 0 */
 } mpti_cuda_range;
 
 struct mpt_cuda_ranges {
@@ -2780,7 +2780,7 @@ typedef struct mpti_limits { uint32_t flushed, kept, normal, above, overflow; } 
 
 /* Count the first n of eight patterns that need a second look: tails are 0 and were counted as such. */
 MPTI_D void mpti_count_again(uint32_t *count, const uint32_t a[MPTI_VEC], uint32_t n, const mpti_limits *l,
-                             uint32_t *greatest, uint32_t *least)
+                             uint32_t extreme[2])
 {
     if (n < MPTI_VEC) atomicAdd(&count[0], n - MPTI_VEC);
     MPTI_FOR(k, MPTI_VEC) {
@@ -2791,8 +2791,8 @@ MPTI_D void mpti_count_again(uint32_t *count, const uint32_t a[MPTI_VEC], uint32
         if (a[k] > 0x7f800000u) atomicAdd(&count[MPTI_NAN], 1u);
         if (a[k] >= 0x7f800000u) continue;
         if (a[k] >= l->overflow) atomicAdd(&count[MPTI_OVERFLOW], 1u);
-        *greatest = mpti_max(a[k], *greatest);
-        *least = a[k] < *least ? a[k] : *least;
+        extreme[0] = mpti_max(a[k], extreme[0]);
+        extreme[1] = mpti_max(0u - a[k], extreme[1]);
     }
 }
 
@@ -2800,7 +2800,7 @@ MPTI_D void mpti_count_again(uint32_t *count, const uint32_t a[MPTI_VEC], uint32
  * one branch, which leads to what is rare. */
 template <class T>
 MPTI_D void mpti_block_ranges(uint32_t *count, const T *x, int32_t format, const mpti_cuda_chunk *chunk,
-                              uint64_t every, const mpti_limits *l, uint32_t *greatest, uint32_t *least)
+                              uint64_t every, const mpti_limits *l, uint32_t extreme[2])
 {
     const uint32_t R = 64 / (MPTI_VEC * sizeof(T)), groups = MPTI_CHUNK / MPTI_VEC;
     const uint64_t over = chunk->first / MPTI_VEC % every, wait = over ? every - over : 0;
@@ -2811,7 +2811,7 @@ MPTI_D void mpti_block_ranges(uint32_t *count, const T *x, int32_t format, const
         mpti_load_rows<R, MPTI_VEC>(x + chunk->first + i, MPTI_THREADS * apart, chunk->n - i, code);
         MPTI_FOR(r, R) {
             const uint32_t n = mpti_inside<MPTI_VEC>(i + r * MPTI_THREADS * apart, chunk->n);
-            uint32_t       a[MPTI_VEC], most = 0u, lowest = 0xffffffffu;
+            uint32_t       a[MPTI_VEC], most = 0u, least = 0u;
             float          v[MPTI_VEC];
             bool           rare = n < MPTI_VEC;
             if (!n) continue;
@@ -2821,15 +2821,13 @@ MPTI_D void mpti_block_ranges(uint32_t *count, const T *x, int32_t format, const
                 rare = rare || a[k] - l->flushed < l->kept - l->flushed ||
                        a[k] - l->normal < l->above - l->normal;
                 most = mpti_max(a[k], most);
-                lowest = a[k] - 1u < lowest ? a[k] - 1u : lowest;       /* 0 becomes all ones */
+                least = mpti_max(0u - a[k], least);
                 atomicAdd(&count[a[k] >> 23], 1u);
             }
-            if (rare || most >= l->overflow || lowest < 0x007fffffu) {
-                mpti_count_again(count, a, n, l, greatest, least);
-            } else {
-                *greatest = mpti_max(most, *greatest);
-                *least = lowest < *least - 1u ? lowest + 1u : *least;
-            }
+            if (rare || most >= l->overflow || least > 0u - 0x00800000u)
+                mpti_count_again(count, a, n, l, extreme);
+            else
+                extreme[0] = mpti_max(most, extreme[0]), extreme[1] = mpti_max(least, extreme[1]);
         }
     }
 }
@@ -2839,8 +2837,8 @@ MPTI_KERNEL(MPTI_THREADS, 4)
 mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t every, mpti_limits l)
 {
     MPT_SHARED(uint32_t, count, MPTI_COUNTS);
-    MPT_SHARED(uint32_t, extreme, 2);
-    bool fresh = true;
+    uint32_t extreme[2] = {0u, 0u};
+    bool     fresh = true;
     for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
         const mpti_cuda_chunk  chunk = chunks[c];
         const mpt_tensor       t = tensors[chunk.tensor].tensor;
@@ -2849,25 +2847,23 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
         const int32_t          format = array == MPT_CUDA_GRAD    ? t.grad_format
                                         : array == MPT_CUDA_PARAM ? t.param_format : MPT_F32;
         mpti_cuda_range *const r = &ranges[chunk.tensor];
-        uint32_t               greatest = 0u, least = 0xffffffffu;
         if (fresh) {
             for (uint32_t i = threadIdx.x; i < MPTI_COUNTS; i += MPTI_THREADS) count[i] = 0u;
-            if (threadIdx.x < 2) extreme[threadIdx.x] = threadIdx.x ? 0xffffffffu : 0u;
+            extreme[0] = extreme[1] = 0u;
             __syncthreads();
         }
         if (x && format == MPT_F32)
-            mpti_block_ranges(count, (const uint32_t *)x, format, &chunk, every, &l, &greatest, &least);
+            mpti_block_ranges(count, (const uint32_t *)x, format, &chunk, every, &l, extreme);
         else if (x)
-            mpti_block_ranges(count, (const uint16_t *)x, format, &chunk, every, &l, &greatest, &least);
-        atomicMax(&extreme[0], greatest);
-        atomicMin(&extreme[1], least);
+            mpti_block_ranges(count, (const uint16_t *)x, format, &chunk, every, &l, extreme);
         fresh = c + gridDim.x >= chunk_count || chunks[c + gridDim.x].tensor != chunk.tensor;
         if (!fresh) continue;
-        __syncthreads();
+        MPTI_FOR(k, 2) {                    /* waits until all have counted */
+            const uint32_t most = mpti_block_max(extreme[k]);
+            if (threadIdx.x == 0) atomicMax(&r->extreme[k], most);
+        }
         for (uint32_t i = threadIdx.x; i < MPTI_COUNTS; i += MPTI_THREADS)
             if (count[i]) atomicAdd(&r->count[i], (mpti_counter)count[i]);
-        if (threadIdx.x == 0) atomicMax(&r->greatest, extreme[0]);
-        if (threadIdx.x == 0) atomicMin(&r->least, extreme[1]);
         __syncthreads();                    /* all counts have been read */
     }
 }
@@ -2902,7 +2898,6 @@ MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, co
         (void)mpti_cuda_bad(c, status, __func__, mpt_status_text(status));
     } else {
         r->list = list;
-        for (size_t i = 0; i < count; i++) none[i].least = 0xffffffffu;
         cudaError_t e = mpti_cuda_here(c);
         mpti_cuda_table(&e, &r->range, none, count * sizeof *none);
         status = mpti_cuda_result(c, e, __func__);
@@ -2961,10 +2956,8 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
     r->nan = d.count[MPTI_NAN];
     r->inf = d.count[255] - r->nan;
     r->count += r->zero + r->inf + r->nan;
-    if (d.greatest) {
-        r->max_abs = mpti_f64_make(mpti_f64_widen(d.greatest));
-        r->min_abs = mpti_f64_make(mpti_f64_widen(d.least));
-    }
+    r->max_abs = mpti_f64_make(mpti_f64_widen(d.extreme[0]));
+    r->min_abs = mpti_f64_make(mpti_f64_widen(0u - d.extreme[1]));
     return MPT_OK;
 }
 #endif /* MPT_NO_REPORTS */
