@@ -1789,11 +1789,13 @@ MPT_HD unsigned mpti_a_fma(mpti_env *e, unsigned a, unsigned b, unsigned c)
     return mpti_sum16(e, mpti_product(mpti_unpack16(e, a), mpti_unpack16(e, b)), mpti_unpack16(e, c));
 }
 
+/* The root gets 13 bits, one per turn, and a sticky bit; for 32 random bits 43, which is slower. */
 MPT_HD unsigned mpti_a_sqrt(mpti_env *e, unsigned a)
 {
-    mpti_num x;
-    uint32_t rest, root = 0u, bit;
-    int      up;
+    const int last = e->rounding == MPT_RND_STOCHASTIC ? 18 : 48;
+    mpti_num  x;
+    uint64_t  rest, bit;
+    int       up;
     if (mpti_is_nan16(e, a))
         return mpti_pick_nan16(e, a, a, a);
     x = mpti_unpack16(e, a);
@@ -1803,19 +1805,17 @@ MPT_HD unsigned mpti_a_sqrt(mpti_env *e, unsigned a)
         return mpti_invalid16(e);
     if (mpti_is_inf16(e, a))
         return a;
-    up = mpti_clz32((uint32_t)x.sig);
+    up = mpti_clz64(x.sig) - 2;
     up -= (x.exp - up) & 1;             /* so that the remaining exponent is even */
-    rest = (uint32_t)x.sig << up;
-    for (bit = 0x40000000u; bit; bit >>= 2) {       /* 16 bits of the root, one per turn */
-        const uint32_t trial = root + bit;
-        root >>= 1;
-        if (rest >= trial) {
-            rest -= trial;
-            root += bit;
+    rest = x.sig << up;
+    x.sig = 0u;
+    for (bit = MPTI_ONE << 60; bit >> last; bit >>= 1, rest <<= 1)
+        if (rest >= 2u * x.sig + bit) {
+            rest -= 2u * x.sig + bit;
+            x.sig += bit;
         }
-    }
-    x.sig = (uint64_t)root << 1 | (uint64_t)(rest != 0u);
-    x.exp = (x.exp - up) / 2 - 1;
+    x.sig |= (uint64_t)(rest != 0u);
+    x.exp = (x.exp - up - 60) / 2;
     return mpti_round16(e, x);
 }
 
@@ -1864,12 +1864,8 @@ MPT_HD unsigned mpti_a_to_integral(mpti_env *e, unsigned a)
     x = mpti_unpack16(e, a);
     if (x.exp >= 0 || !x.sig)
         return a;
-    shift = -x.exp;
-    if (shift > 20) {                   /* below one half: it only matters that x is not 0 */
-        x.sig = 1u;
-        shift = 20;
-    }
-    if (x.sig & ((MPTI_ONE << shift) - 1u))
+    shift = x.exp < -63 ? 63 : -x.exp;  /* below 2^-52, no random word rounds up */
+    if (mpti_drops(x.sig, shift))
         e->flags |= MPT_FLAG_INEXACT;
     x.sig = mpti_shift16(e, x.sign, x.sig, shift);
     x.exp = 0;

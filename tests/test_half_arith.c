@@ -113,16 +113,26 @@ static num num_quotient(num a, num b)
     return num_make(a.sig / b.sig | (a.sig % b.sig != 0u), a.exp - b.exp);
 }
 
+/* Whether root^2 <= limit * 2^44, for a root below 2^44. */
+static int square_fits(uint64_t root, uint64_t limit)
+{
+    const uint64_t upper = root >> 22, lower = root & 0x3fffffu, last = lower * lower;
+    const uint64_t middle = 2u * upper * lower + (last >> 22), whole = upper * upper + (middle >> 22);
+    return whole < limit || (whole == limit && !(middle << 42) && !(last << 42));
+}
+
+/* 44 bits of the root, as stochastic rounding needs 11 and 32; of a number that has at most 11. */
 static num num_root(num a)
 {
     uint64_t root = 0u, bit;
     a = num_normalize(a);
-    a.sig >>= 2 + (a.exp & 1);      /* makes the exponent even */
-    a.exp += 2 + (a.exp & 1);
-    for (bit = ONE << 31; bit; bit /= 2u)
-        if ((root + bit) * (root + bit) <= a.sig)
+    a.sig >>= 20 + (a.exp & 1);     /* makes the exponent even */
+    a.exp += 20 + (a.exp & 1);
+    for (bit = ONE << 43; bit; bit /= 2u)
+        if (square_fits(root + bit, a.sig))
             root += bit;
-    return num_make(2u * root | (root * root != a.sig), a.exp / 2 - 1);
+    return num_make(2u * root | (uint64_t)(root << 42 || (root >> 22) * (root >> 22) != a.sig),
+                    a.exp / 2 - 23);
 }
 
 /* x - n * y for the integer n that is nearest to x / y, the even one of two; *flip: the result has the other
@@ -623,7 +633,15 @@ TEST(total_order_and_signs)
     }
 }
 
-static exact ref_integral(const fmt *f, unsigned a, int mode)
+/* How many of the 2^32 random words take a number up to the next integer. */
+static uint64_t integral_share(num v)
+{
+    if (v.exp >= 0 || v.exp < -63)      /* v has at most 11 bits */
+        return 0u;
+    return ((v.sig & ((ONE << -v.exp) - 1u)) << 32) >> -v.exp;
+}
+
+static exact ref_integral(const fmt *f, unsigned a, const mpt_opts *o)
 {
     const num v = value_of(f, a);
     num       whole;
@@ -634,8 +652,10 @@ static exact ref_integral(const fmt *f, unsigned a, int mode)
         return exact_code(a, 0u);
     whole = num_make(v.exp > -40 ? v.sig >> -v.exp : 0u, 0);
     e = exact_code(a & SIGN, num_cmp(v, whole) ? INX : 0u);
-    if (e.flags)
-        whole.sig += (uint64_t)ref_up((mpt_rounding)mode, num_cmp(v, num_make(2u * whole.sig + 1u, -1)),
+    if (e.flags && o->rounding == MPT_RND_STOCHASTIC)
+        whole.sig += o->random < integral_share(v);
+    else if (e.flags)
+        whole.sig += (uint64_t)ref_up(o->rounding, num_cmp(v, num_make(2u * whole.sig + 1u, -1)),
                                       whole.sig & 1u, a & SIGN ? 1 : 0);
     if (whole.sig)
         e.code |= (unsigned)ref_nearest(f->r, num_to_f64(whole));
@@ -653,7 +673,7 @@ TEST(round_to_integral)
                 unsigned       flags = 0;
                 const unsigned got = any_of_1(f, TO_INTEGRAL, a, 0, &o, &flags);
                 mt_context(formats[f].r->name, rounding_names[i]);
-                check_with(&formats[f], got, flags, ref_integral(&formats[f], a, i), &o, a);
+                check_with(&formats[f], got, flags, ref_integral(&formats[f], a, &o), &o, a);
                 if (i == MPT_RND_NEAREST_EVEN)
                     CHECK_EQ_U_AT(f ? mpt_bf16_to_integral(b16(a)).bits : mpt_f16_to_integral(h16(a)).bits,
                                   got, a);
@@ -725,7 +745,7 @@ TEST(every_option)
             const unsigned   a = pick(F), b = i & 1 ? pick(F) : pick_near(F, a), c = pick(F);
             const unsigned   x = flushed(F, a, &o), y = flushed(F, b, &o), z = flushed(F, c, &o);
             const uint64_t   at = (uint64_t)a << 32 | b << 16 | c;
-            o.rounding = (mpt_rounding)(i % MODES);
+            o.rounding = (mpt_rounding)(i % MPT_ROUNDING_COUNT);
             for (k = 0; k < OPS; k++) {
                 unsigned       flags = 0;
                 const unsigned got = any_with(f, (op)k, a, b, c, &o, &flags);
@@ -748,7 +768,7 @@ TEST(every_option_of_the_others)
             const unsigned   a = pick(F), b = i & 1 ? pick(F) : pick_near(F, a);
             const unsigned   x = flushed(F, a, &o), y = flushed(F, b, &o);
             unsigned         flags = 0, got;
-            o.rounding = (mpt_rounding)(i % MODES);
+            o.rounding = (mpt_rounding)(i % MPT_ROUNDING_COUNT);
             got = any_rem(f, a, b, &o, &flags);
             mt_context(F->r->name, "rem");
             check_with(F, got, flags, ref_rem(F, x, y), &o, (uint64_t)a << 32 | b);
@@ -756,7 +776,7 @@ TEST(every_option_of_the_others)
                 flags = 0;
                 mt_context(F->r->name, op_of_1_names[k]);
                 got = any_of_1(f, (op_of_1)k, a, by, &o, &flags);
-                check_with(F, got, flags, k == TO_INTEGRAL ? ref_integral(F, x, (int)o.rounding)
+                check_with(F, got, flags, k == TO_INTEGRAL ? ref_integral(F, x, &o)
                                           : k == LOGB ? ref_logb(F, x) : ref_scaleb(F, x, by), &o, a);
             }
         }
@@ -770,35 +790,70 @@ static unsigned any_sr(int f, op what, unsigned a, unsigned b, uint32_t random)
     return any_with(f, what, a, b, 0u, &o, NULL);
 }
 
-/* The share of the gap is the number of random words that round up: those on both sides of the limit, and the
- * least and the largest one. */
-static void check_stochastic(int f, op what, unsigned a, unsigned b, unsigned c)
+/* The operations that round: those of `op`, then those of `op_of_1`. */
+enum { ROUNDING_OPS = (int)OPS + (int)OPS_OF_1 };
+
+static exact ref_rounding_op(const fmt *f, int what, const unsigned *in, int by, const mpt_opts *o)
+{
+    switch (what - OPS) {
+    case TO_INTEGRAL: return ref_integral(f, in[0], o);
+    case LOGB:        return ref_logb(f, in[0]);
+    case SCALEB:      return ref_scaleb(f, in[0], by);
+    default:          return ref_op(f, (op)what, in[0], in[1], in[2]);
+    }
+}
+
+/* The words that round up are those below the share of the gap: search for the first that does not, as the
+ * largest never does, and compare with the exact share; then results and flags on both sides, and at 0. */
+static void check_stochastic(int f, int what, const unsigned *in)
 {
     const fmt *const F = &formats[f];
-    const exact      e = ref_op(F, what, a, b, c);
+    const uint64_t   at = (uint64_t)in[0] << 32 | in[1] << 16 | in[2];
+    const int        by = (int)(in[1] % 61u) - 30;
+    mpt_opts         o = options(MPT_RND_STOCHASTIC, 0, 0, 0xffffffffu);
+    const exact      e = ref_rounding_op(F, what, in, by, &o);
     const int        finite = e.x.sig && num_cmp(e.x, ref_value(F->r, F->r->max_code)) < 0;
-    const uint64_t   limit = finite ? ref_threshold(F->r, ref_below(F->r, e.x), e.x) : 0u;
-    const uint32_t   words[] = {0u, 0xffffffffu, (uint32_t)limit, (uint32_t)limit - 1u};
-    size_t           i;
-    mt_context(F->r->name, op_names[what]);
-    for (i = 0; i < COUNT_OF(words); i++) {
-        const mpt_opts o = options(MPT_RND_STOCHASTIC, 0, 0, words[i]);
-        unsigned       flags = 0;
-        const unsigned got = any_with(f, what, a, b, c, &o, &flags);
-        check_with(F, got, flags, e, &o, (uint64_t)a << 32 | b << 16 | c);
+    uint64_t         share = finite ? ref_threshold(F->r, ref_below(F->r, e.x), e.x) : 0u;
+    uint64_t         low = 0u, high = 0xffffffffu;
+    unsigned         down = 0u, code = 0u, flags = 0u;
+    int              i;
+    if (what - (int)OPS == (int)TO_INTEGRAL && mag(in[0]) < F->inf)
+        share = integral_share(value_of(F, in[0]));
+    mt_context(F->r->name, what < OPS ? op_names[what] : op_of_1_names[what - OPS]);
+#define DO_IT(word)                                                                                  \
+    (o.random = (uint32_t)(word), flags = 0u,                                                        \
+     code = what < OPS ? any_with(f, (op)what, in[0], in[1], in[2], &o, &flags)                      \
+                       : any_of_1(f, (op_of_1)(what - OPS), in[0], by, &o, &flags))
+    down = DO_IT(high);
+    while (low < high) {
+        const uint64_t middle = (low + high) / 2u;
+        if (DO_IT(middle) != down)
+            low = middle + 1u;
+        else
+            high = middle;
     }
+    CHECK_EQ_U_AT(low, share, at);
+    for (i = 0; i < 4; i++) {
+        (void)DO_IT(i == 0 ? 0u : i == 1 ? 0xffffffffu : (uint32_t)share - (uint32_t)(i & 1));
+        check_with(F, code, flags, ref_rounding_op(F, what, in, by, &o), &o, at);
+    }
+#undef DO_IT
 }
 
 TEST(stochastic_arithmetic)
 {
-    long i;
-    int  f, k;
+    mpt_opts o = options(MPT_RND_STOCHASTIC, 0, 0, 0u);
+    long     i;
+    int      f, k;
     for (f = 0; f < 2; f++)
         for (i = 0; i < 4000; i++) {
             const fmt *const F = &formats[f];
-            const unsigned   a = pick(F), b = i & 1 ? pick_near(F, a) : pick(F), c = pick(F);
-            for (k = 0; k < SQRT; k++)  /* num_root has too few bits for the share */
-                check_stochastic(f, (op)k, a, b, c);
+            unsigned         in[3];
+            in[0] = pick(F);
+            in[1] = i & 1 ? pick_near(F, in[0]) : pick(F);
+            in[2] = pick(F);
+            for (k = 0; k < ROUNDING_OPS; k++)
+                check_stochastic(f, k, in);
         }
     /* by hand: 1/3 = 0.333251953125 + gap / 3, so a third of the words rounds up */
     CHECK_EQ_U(any_sr(0, DIV, 0x3c00u, 0x4200u, 0x55555554u), 0x3556u);
@@ -807,6 +862,14 @@ TEST(stochastic_arithmetic)
     CHECK_EQ_U(any_sr(0, DIV, 0x0001u, 0x6200u, 5592405u), 0u);
     CHECK_EQ_U(any_sr(0, DIV, 0x0001u, 0x6200u, 5592404u), 0x0001u);
     CHECK_EQ_U(any_sr(0, SUB, 0x3c00u, 0x3c00u, 0u), 0u);
+    CHECK_EQ_U(any_sr(0, SQRT, 0x4000u, 0u, 0x27999fcdu), 0x3da9u);     /* 1024 sqrt(2) = 1448.15468... */
+    CHECK_EQ_U(any_sr(0, SQRT, 0x4000u, 0u, 0x27999fceu), 0x3da8u);
+    o.random = 255u;                                                    /* 2^-24 of the words */
+    CHECK_EQ_U(any_of_1(0, TO_INTEGRAL, 0x0001u, 0, &o, NULL), 0x3c00u);
+    o.random = 256u;
+    CHECK_EQ_U(any_of_1(0, TO_INTEGRAL, 0x0001u, 0, &o, NULL), 0u);
+    o.random = 0u;
+    CHECK_EQ_U(any_of_1(1, TO_INTEGRAL, 0x0001u, 0, &o, NULL), 0u);     /* 2^-133: none */
 }
 
 // arrays ------------------------------------------------------------------------------------------
