@@ -94,7 +94,7 @@
 /* Where the weights of a tensor are stored. Rows: enum, name, needs a master, needs an extra array.
  *   master      The master holds the weights in FP32; param is their rounded copy for forward and backward.
  *   nearest     No master: param (f16 or bf16) is the weight, rounded to nearest after each step. An update
- *               below half an ulp of its weight is lost: for study, and for large steps.
+ *               below half an ulp (a quarter, downward from 2^k) is lost: for study, and for large steps.
  *   stochastic  No master: param is the weight, rounded stochastically, so that small updates survive on
  *               average (the sum is first rounded to FP32: constant updates near 2^-23 of the weight may be
  *               off by a third, those below 2^-25 are lost), and none becomes Inf: a run that diverges ends

@@ -23,10 +23,12 @@
  * the same result, so the bits are the same under -ffast-math, flush-to-zero, x87 and any rounding mode of
  * the processor.
  *
- * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute, encode instead); C
- * types for formats other than f16, bf16, e4m3 and e5m2 (mpt_encode and mpt_convert_n handle all formats);
- * high speed with most options other than the defaults (such calls convert one element at a time, except
- * from formats of 8 bits or fewer); decimal formats, posits, formats wider than binary64.
+ * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute in double and encode:
+ * to nearest that rounds + - * / sqrt correctly up to 25 significand bits; fma, other roundings and flags
+ * only if the double is exact; mpt_shadow_apply of mpt.h rounds each of them once, to nearest); C types for
+ * formats other than f16, bf16, e4m3 and e5m2 (mpt_encode and mpt_convert_n handle all formats); high speed
+ * with most options other than the defaults (such calls convert one element at a time, except from formats of
+ * 8 bits or fewer); decimal formats, posits, formats wider than binary64.
  *
  * Contents (search for the mark):
  *   >>H1 configuration                   >>H11 core: the formulas
@@ -293,6 +295,7 @@ typedef MPTI_ENUM(mpt_nan_mode) { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode
  * before rounding, as ARM does (IEEE 754-2019, clause 7.5). This affects MPT_FLAG_UNDERFLOW only. */
 typedef MPTI_ENUM(mpt_tininess) { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tininess;
 
+/* RESULTS flushes in every direction: there up and down are no bounds, and stochastic has a bias. */
 #define MPT_FLUSH_RESULTS 1u    /* a subnormal result becomes zero of its sign: UNDERFLOW and INEXACT */
 #define MPT_FLUSH_INPUTS  2u    /* a subnormal of the source's format counts as zero of its sign: no flag */
 
@@ -765,7 +768,8 @@ MPT_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *info
  *                   valid text has there (at the length if the text ends too early), or at a bad payload
  * A signaling NaN stays signaling and raises nothing.  Returns: MPT_OK.  Errors: MPT_E_DATA for malformed
  * text and a payload that does not fit the format; MPT_E_ARG for NULL, an unknown format or option.
- * Exact: correctly rounded, any length, any exponent.  Threads: any.  Source: IEEE 754-2019, clause 5.12. */
+ * Exact: correctly rounded, any length, any exponent; above 29 mantissa bits the probability of stochastic
+ * rounding has 62 - mantissa_bits bits (f64: 10).  Threads: any.  Source: IEEE 754-2019, clause 5.12. */
 MPT_DEF mpt_status mpt_from_text(mpt_format format, const char *text, size_t length, const mpt_opts *opts,
                                  unsigned *flags, uint64_t *code, size_t *end);
 

@@ -707,6 +707,27 @@ TEST(options_reach_the_rounding)
     }
 }
 
+/* Numbers 3/10 of a gap above a code: the words below that share, and no others, round up. f64 sees ten bits
+ * of the share, as documented. */
+TEST(stochastic_shares)
+{
+    static const struct { mpt_format id; uint64_t code; uint32_t up, down; const char *text; } at[] = {
+        {MPT_F16, 0u, 1288490187u, 1288490188u, "1.78813934326171875e-8"},
+        {MPT_F32, 0x3f800000u, 1288490187u, 1288490188u, "1.000000035762786865234375"},
+        {MPT_F64, 0x3ff0000000000000u, (307u << 22) - 1u, 308u << 22,
+         "1.00000000000000006661338147750939242541790008544921875"},
+    };
+    size_t i;
+    int    up;
+    for (i = 0; i < COUNT_OF(at); i++)
+        for (up = 0; up < 2; up++) {
+            const mpt_opts o = options(MPT_RND_STOCHASTIC, 0, 0, up ? at[i].up : at[i].down);
+            uint64_t       code = 0u;
+            CHECK_EQ_I(mpt_from_text(at[i].id, at[i].text, MPT_TEXT_TO_NUL, &o, NULL, &code, NULL), MPT_OK);
+            CHECK_EQ_U_AT(code, at[i].code + (uint64_t)up, i);
+        }
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -720,5 +741,6 @@ int main(int argc, char **argv)
     RUN(lengths_points_and_exponents);
     RUN(malformed_text_tells_where);
     RUN(options_reach_the_rounding);
+    RUN(stochastic_shares);
     return mt_end();
 }
