@@ -1232,7 +1232,7 @@ typedef struct mpt_roundoff {
     uint64_t  count, zero, inf, nan;    /* of the numbers before scale and rounding */
     uint64_t  exact;                    /* finite nonzero: rounding keeps them */
     uint64_t  changed;                  /* finite nonzero: rounded, flushed or overflowed */
-    uint64_t  flushed;                  /* of the changed: became zero */
+    uint64_t  flushed;                  /* of the changed: became zero; by the scale: errors of 2^-1074 */
     uint64_t  overflow;                 /* of the changed: became Inf or NaN; not in the errors below */
     uint64_t  relative[2];              /* sum of |error / x| in 2^-40, low and high word */
     uint64_t  ulps[2], bias[2];         /* sum of |error|, and of the error, in 2^-24 ulp; two's complement */
@@ -7141,21 +7141,21 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
 /* Count one number: x as the caller gave it, `scaled` after the scale, y after rounding. */
 MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double scaled, double y)
 {
-    const int    finite = mpti_f64_is_finite(scaled) && mpti_f64_is_finite(y);
-    const double error = mpti_error_of(y, scaled), size = mpti_f64_make(mpti_magnitude(error));
-    double       relative, ulps;
-    uint64_t     fixed, sig;
-    int          e, e_x;
+    double   error, relative, ulps;
+    uint64_t fixed, sig;
+    int      e, e_x;
     r->count++;
     if (!mpti_f64_is_finite(x) || mpti_f64_is_zero(x)) {
         *(mpti_f64_is_zero(x) ? &r->zero : mpti_f64_is_nan(x) ? &r->nan : &r->inf) += 1u;
         return;
     }
-    if (!finite || mpti_f64_is_zero(scaled)) {      /* overflows, or the scale alone flushed it */
-        r->changed++;
-        *(finite ? &r->flushed : &r->overflow) += 1u;
+    if (!mpti_f64_is_finite(scaled) || !mpti_f64_is_finite(y)) {
+        r->changed++, r->overflow++;
         return;
     }
+    if (mpti_f64_is_zero(scaled))       /* the scale alone flushed it */
+        scaled = mpti_f64_make((mpti_f64_bits(x) & MPTI_F64_SIGN) | 1u);
+    error = mpti_error_of(y, scaled);
     mpt_exact_add(&r->signal, scaled, scaled);
     if (mpti_f64_is_zero(error)) {
         r->exact++;
@@ -7163,10 +7163,10 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
     }
     r->changed++;
     r->flushed += (uint64_t)mpti_f64_is_zero(y);
-    sig = mpti_significand(error, &e), relative = (double)sig;      /* size / |scaled|, also under DAZ */
+    sig = mpti_significand(error, &e), relative = (double)sig;      /* |error / scaled|, also under DAZ */
     sig = mpti_significand(scaled, &e_x), relative = ldexp(relative / (double)sig, e - e_x);
     relative = mpti_f64_make(mpti_shift_rne64(mpti_f64_bits(relative), 29) << 29);      /* to 24 bits */
-    ulps = size / mpt_ulp((mpt_format)r->format, scaled);
+    ulps = mpti_f64_make(mpti_magnitude(error)) / mpt_ulp((mpt_format)r->format, scaled);
     mpti_raise(&r->max_relative, relative);
     mpti_raise(&r->max_ulps, ulps);
     fixed = mpti_fixed(ulps, 24);

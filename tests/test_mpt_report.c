@@ -884,6 +884,7 @@ static double sqnr_of(mpt_format from, const void *x, size_t n)
 TEST(roundoff_sqnr_at_the_ends)
 {
     const double huge[] = {1e200, 1e-7}, tiny[] = {1e-170, -3e-200}, mixed[] = {1e-170, 1.0}, none[] = {0.0};
+    const double lost[] = {5e-324, -1e-322};
     const float  over[] = {1e6f, -1e7f}, half[] = {1.0f, 1e-10f};
     mpt_roundoff         r;
     mpt_roundoff_figures g;
@@ -904,6 +905,15 @@ TEST(roundoff_sqnr_at_the_ends)
     CHECK_EQ_I(mpt_roundoff_get(&r, &g), MPT_OK);
     flush_subnormals(0);
     CHECK(r.flushed == 3 && g.max_relative == 1.0 && g.mean_relative == 1.0);
+    CHECK_EQ_I(mpt_roundoff_init(&r, MPT_F32, NULL, -10), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F64, lost, 2), MPT_OK);         /* the scale alone makes them 0 */
+    CHECK_EQ_I(mpt_roundoff_get(&r, &g), MPT_OK);
+    CHECK(r.changed == 2 && r.flushed == 2 && g.max_relative == 1.0 && g.mean_relative == 1.0);
+    CHECK(g.sqnr_db == 0.0 && g.bias_ulps == 0.0 && mpt_exact_value(&r.signal) == 0.0);
+    CHECK_EQ_I(mpt_roundoff_init(&r, MPT_F64, NULL, -10), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F64, lost + 1, 1), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_get(&r, &g), MPT_OK);
+    CHECK(r.flushed == 1 && g.max_ulps == 1.0 && g.bias_ulps == 1.0);   /* from -2^-1074 up to -0 */
 }
 
 TEST(roundoff_equals_a_slow_reference)
