@@ -1232,7 +1232,7 @@ typedef struct mpt_roundoff {
     uint64_t  count, zero, inf, nan;    /* of the numbers before scale and rounding */
     uint64_t  exact;                    /* finite nonzero: rounding keeps them */
     uint64_t  changed;                  /* finite nonzero: rounded, flushed or overflowed */
-    uint64_t  flushed;                  /* of the changed: became zero; by the scale: errors of 2^-1074 */
+    uint64_t  flushed;                  /* of the changed: became zero; if by the scale, from 2^-1074 */
     uint64_t  overflow;                 /* of the changed: became Inf or NaN; not in the errors below */
     uint64_t  relative[2];              /* sum of |error / x| in 2^-40, low and high word */
     uint64_t  ulps[2], bias[2];         /* sum of |error|, and of the error, in 2^-24 ulp; two's complement */

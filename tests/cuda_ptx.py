@@ -427,7 +427,7 @@ def rows():
 
         def run(n):
             s = Step(f, F16, 0, 0, n * THREADS, 8.0)
-            return k.run(s.arguments(0, 1, None, 2, 3) + bytes(4), 33)     # thread 0 also adds for others
+            return k.run(s.arguments(0, 1, None, 2, 3) + bytes(4), 0)   # it asks for chunks, and adds for others
         return k, run, 0
 
     def step(name, f, storage=0, moments=0):
