@@ -3,7 +3,8 @@
 folders, good and hostile, made with only Python's own library; inspect must count what Python counts. Where
 numpy, torch, safetensors, gguf or onnx are installed, it tests with their files, casts and conversions, too.
 One line a check: "pass", or "FAIL" and why. With '' for INSPECT it only makes seeds for the fuzzer."""
-import csv, importlib.util, io, json, math, os, pickle, random, struct, subprocess, sys, types, zipfile
+import csv, importlib.util, io, itertools, json, math, os, pickle, random, struct, subprocess, sys
+import types, zipfile
 
 inspect, folder = sys.argv[1], sys.argv[2]
 os.makedirs(folder, exist_ok=True)
@@ -290,8 +291,8 @@ if not inspect:
 # ---- folders and sharded models ----
 
 
-def safetensors(items):
-    head, data = {}, b""
+def safetensors(items, metadata=None):
+    head, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, values in items.items():
         place = [len(data), len(data) + 4 * len(values)]
         head[name] = {"dtype": "F32", "shape": [len(values)], "data_offsets": place}
@@ -422,6 +423,31 @@ with zipfile.ZipFile(path("new.npz"), "w") as z:            # another kind of fi
 rows = compare(first, path("new.npz"), "--filter", "*s*")
 report(rows["fast"]["verdict"] == "same" and rows["slow"]["other_type"] == "<f8", "two containers", rows)
 moves("diff of two types", rows["slow"], old["slow"], new["slow"])
+# --diff divides by the scales of each file: a conversion with scales changes only what the rounding changes
+plain = write("plain.safetensors", safetensors({"w": floats(500, 1e-6)}))
+for to in ("f16", "bf16", "e4m3", "e5m2"):
+    file = path("plain.%s.safetensors" % to)
+    code, out, err = run(plain, "--convert", file, "--to", to, "--scale", "auto")
+    scaled, db = b"mpt.scale.w" in open(file, "rb").read(), float(out.split(" dB")[0].split()[-1])
+    row = compare(plain, file)["w"]
+    report(scaled == (to != "bf16") and abs(-20 * math.log10(row["change"]) - db) < 0.06,
+           "the change by a conversion to %s" % to, (scaled, db, row))
+few = write("few.safetensors", safetensors({"x": [1.0, -2.0, 3.5, 0.0, math.nan, math.inf, -math.inf]}))
+files = [few] + [path("few.%s.safetensors" % to) for to in ("f16", "bf16", "e5m2")]
+for file, scale in zip(files[1:], ("2^3", "2^-4", "2^2")):
+    run(few, "--convert", file, "--to", file.split(".")[-2], "--scale", scale)
+for one, other in itertools.product(files, files):
+    report(compare(one, other)["x"]["verdict"] == "same", "the same, with scales", (one, other))
+one = write("one.safetensors", safetensors({"x": [1.0]}))
+for scale in ("3", "0", "-2", "", "2 ", "nan", "inf"):      # damaged: --diff stops, as --convert does
+    bad = write("scale.safetensors", safetensors({"x": [1.0]}, {"mpt.scale.x": scale}))
+    for names in ((bad, one), (one, bad)):
+        code, out, err = run("--diff", *names)
+        report(code == 1 and "'x': its scale in __metadata__ is not a power of two" in err,
+               "a scale of '%s'" % scale, (code, err))
+    report("x" in tensors(bad), "a scale of '%s', without --diff" % scale)
+other = write("scale.safetensors", safetensors({"x": [1.0]}, {"mpt.note": "", "mpt.scale.y": "3"}))
+report(compare(one, other)["x"]["verdict"] == "same", "a scale of no tensor")
 quoted = write("quoted.safetensors", safetensors({'a,"b"\u202e\n': [1.0, 2.0]}))
 lines = list(csv.reader(io.StringIO(run("--csv", quoted, second)[1])))
 report(len(lines) == 10 and lines[1][1] == 'a,"b"\\u202e\\x0a' and

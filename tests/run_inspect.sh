@@ -56,7 +56,10 @@ head -c 16777212 "$out/large.safetensors" > "$out/large.f32"   # bare numbers, w
 mkdir -p "$out/first" "$out/second"                            # the two ends of large.f32, for --diff
 head -c 12582912 "$out/large.f32" > "$out/first/x.f32"
 tail -c 12582912 "$out/large.f32" > "$out/second/x.f32"
+check "a large file with a scale" "$inspect" "$out/large.safetensors" --convert "$out/scaled.safetensors" \
+    --to f16 --scale 2^5
 for file in "$out/large.safetensors" "--raw f32 $out/large.f32" \
+            "--diff $out/large.safetensors $out/scaled.safetensors" \
             "--raw f32 --diff $out/first/x.f32 $out/second/x.f32"; do
     # shellcheck disable=SC2086
     "$inspect" --json --jobs 1 $file > "$out/one" 2> "$out/one.err"
@@ -69,6 +72,8 @@ for file in "$out/large.safetensors" "--raw f32 $out/large.f32" \
     done
     check "$file has numbers at all" grep -q '"values":[348][0-9]*' "$out/one"
 done
+check "threads divide by the scale" "$inspect" --jobs 3 --fail-if 'change>0.001' --diff \
+    "$out/large.safetensors" "$out/scaled.safetensors"
 # Threads from tests/pool.c instead of OpenMP, because ThreadSanitizer does not see into gcc's OpenMP library.
 tsan="$out/inspect-tsan"
 # shellcheck disable=SC2086

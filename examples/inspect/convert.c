@@ -20,44 +20,21 @@ enum { BLOCK = 4096, CONVERT_NAME = 38 };
 
 /* ---- the plan ---- */
 
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const pair *)a)->key, ((const pair *)b)->key);
-}
-
-static const char *find_metadata(const model *m, const char *key)
-{
-    const pair *found;
-    pair        wanted;
-    wanted.key = (char *)(uintptr_t)key;        /* bsearch only reads it */
-    wanted.value = NULL;
-    if (!m->metadata_count)
-        return NULL;
-    found = (const pair *)bsearch(&wanted, m->metadata, m->metadata_count, sizeof *m->metadata, by_key);
-    return found ? found->value : NULL;
-}
-
-/* The scale by which an earlier conversion multiplied the values, from the file's metadata; 2^0 if none. */
-static int earlier_scale(const model *m, const tensor *t, int *log2_scale, char *error)
+int earlier_scale(const model *m, const tensor *t, double *scale, char *error)
 {
     const size_t n = strlen(t->name) + sizeof SCALE_KEY;
-    char        *key = (char *)malloc(n);
-    const char  *text;
-    char        *end;
-    double       x;
+    char        *key = (char *)malloc(n), *end;
+    const pair  *found = NULL;
     int          e;
     if (!key)
         return problem(error, m->path, t->name, "out of memory");
     (void)snprintf(key, n, "%s%s", SCALE_KEY, t->name);
-    text = find_metadata(m, key);
+    if (m->metadata_count)
+        found = (const pair *)bsearch(&key, m->metadata, m->metadata_count, sizeof *found, by_text);
     free(key);
-    *log2_scale = 0;
-    if (!text)
-        return 0;
-    x = strtod(text, &end);
-    if (end == text || *end || !(x > 0.0) || frexp(x, &e) != 0.5)
+    *scale = found ? strtod(found->value, &end) : 1.0;
+    if (found && (!*found->value || *end || frexp(*scale, &e) != 0.5))
         return problem(error, m->path, t->name, "its scale in __metadata__ is not a power of two");
-    *log2_scale = e - 1;
     return 0;
 }
 
@@ -72,6 +49,7 @@ static int overflows(const scan *s, mpt_format format, int log2_scale)
 static int plan_tensor(step *p, model *m, const tensor *t, const options *o, char *error)
 {
     const int bits = mpt_format_get(o->to)->bits;
+    double    earlier;
     scan      s;
     result    r;
     memset(p, 0, sizeof *p);
@@ -79,8 +57,9 @@ static int plan_tensor(step *p, model *m, const tensor *t, const options *o, cha
     p->to = t->format;
     if (!strcmp(t->name, "__metadata__"))
         return problem(error, m->path, t->name, "this name is reserved in .safetensors files");
-    if (earlier_scale(m, t, &p->earlier, error) != 0)
+    if (earlier_scale(m, t, &earlier, error) != 0)
         return -1;
+    p->earlier = ilogb(earlier);
     if (t->scattered)
         return problem(error, m->path, t->name, "its dimensions are permuted; call .contiguous() first");
     if (t->format == MPT_FORMAT_COUNT && m->kind != KIND_SAFETENSORS &&
@@ -372,8 +351,6 @@ step *convert_plan(model *m, const options *o, char *error)
         free(steps);
         return NULL;
     }
-    if (m->metadata_count)
-        qsort(m->metadata, m->metadata_count, sizeof *m->metadata, by_key);
     for (i = 0; i < m->count; i++)
         if (plan_tensor(&steps[i], m, &m->tensors[i], o, error) != 0) {
             free(steps);

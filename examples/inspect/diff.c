@@ -16,7 +16,8 @@ void change_init(change *c, const options *o)
 
 /* Passes each weight and its change as floats to mpt_stagnation, the report on lost updates. For FP32 weights
  * the change is exact wherever it can be lost: both weights are then within a factor of 2 of each other. */
-void change_add(change *c, mpt_format from, const void *a, mpt_format to, const void *b, size_t n)
+void change_add(change *c, mpt_format from, const void *a, mpt_format to, const void *b, size_t n,
+                const double *scale)
 {
     const size_t size_a = format_bytes(from), size_b = format_bytes(to);
     double       x[256], y[256], apart = 0.0, all = 0.0;
@@ -30,7 +31,7 @@ void change_add(change *c, mpt_format from, const void *a, mpt_format to, const 
         (void)mpt_convert_n(MPT_F64, x, from, (const unsigned char *)a + i * size_a, take, NULL, NULL);
         (void)mpt_convert_n(MPT_F64, y, to, (const unsigned char *)b + i * size_b, take, NULL, NULL);
         for (j = 0; j < take; j++) {
-            const double d = y[j] - x[j];
+            const double d = (y[j] /= scale[1]) - (x[j] /= scale[0]);
             few += isfinite(x[j]) ? x[j] * x[j] : 0.0;
             if (x[j] == y[j] || (isnan(x[j]) && isnan(y[j])))
                 continue;

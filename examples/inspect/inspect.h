@@ -147,7 +147,7 @@ typedef enum file_kind {
     KIND_NPY, KIND_SAFETENSORS, KIND_RAW, KIND_CSV, KIND_NPZ, KIND_PYTORCH, KIND_GGUF, KIND_ONNX
 } file_kind;
 
-typedef struct pair { char *key, *value; } pair;
+typedef struct pair { char *key, *value; } pair;            /* in this order: by_text compares keys */
 
 typedef struct model {
     const char *path;
@@ -155,7 +155,7 @@ typedef struct model {
     file_kind   kind;
     tensor     *tensors;
     size_t      count;
-    pair       *metadata;
+    pair       *metadata;           /* sorted by key */
     size_t      metadata_count;
     char      **texts;              /* type names copied from the file */
     size_t      text_count;
@@ -344,7 +344,9 @@ typedef struct change {
 } change;
 
 void change_init(change *c, const options *o);
-void change_add(change *c, mpt_format from, const void *a, mpt_format to, const void *b, size_t n);
+/* Compare n values at `a`, which are divided by scale[0], with those at `b`, divided by scale[1]. */
+void change_add(change *c, mpt_format from, const void *a, mpt_format to, const void *b, size_t n,
+                const double *scale);
 void change_merge(change *c, const change *part);
 /* In scan.c: compare all values of t with those of u, which has as many. 0 or -1. */
 int scan_pair(change *c, model *a, const tensor *t, model *b, const tensor *u, const options *o, char *error);
@@ -391,5 +393,7 @@ int   plot_end(plot *p, const scan *total, char *error);
 
 /* Write the converted file and print what was lost. 0 or -1. */
 int convert_file(const char *path, const options *o);
+/* The power of two by which an earlier conversion multiplied the values, from the metadata; or 1. 0 or -1. */
+int earlier_scale(const model *m, const tensor *t, double *scale, char *error);
 
 #endif /* INSPECT_H */

@@ -196,6 +196,7 @@ static int set_metadata(model *m, const cJSON *object, char *error)
         if (!p->key || !p->value)
             return problem(error, m->path, NULL, "out of memory");
     }
+    qsort(m->metadata, n, sizeof *m->metadata, by_text);
     return 0;
 }
 

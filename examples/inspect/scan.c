@@ -206,6 +206,7 @@ typedef struct work {
     mpt_roundoff cast[MAX_FORMATS];
     int          casts;
     change      *c;                     /* NULL: no comparison */
+    double       scale[2];              /* of the tensors that are compared */
     stream      *other;
     const void  *rest;                  /* `left` values of `other` that are read but not yet compared */
     size_t       left;
@@ -224,7 +225,7 @@ static int hold_against(work *w, mpt_format format, const void *x, size_t n)
             return *w->other->error ? -1 : problem(w->other->error, w->other->m->path, NULL, "changed "
                                                    "while it was read");
         take = n < w->left ? n : w->left;
-        change_add(w->c, format, p, other, w->rest, take);
+        change_add(w->c, format, p, other, w->rest, take, w->scale);
         p += take * (format_bytes(format));
         w->rest = (const unsigned char *)w->rest + take * (format_bytes(other));
         w->left -= take;
@@ -464,6 +465,8 @@ int scan_pair(change *c, model *a, const tensor *t, model *b, const tensor *u, c
     of.t[0] = t;
     of.t[1] = u;
     memset(&w, 0, sizeof w);
+    if (earlier_scale(a, t, &w.scale[0], error) != 0 || earlier_scale(b, u, &w.scale[1], error) != 0)
+        return -1;
     change_init(w.c = c, o);
     return work_tensor(&w, &of, o, error);
 }
