@@ -378,6 +378,7 @@ static void bad_others(void)
     bad_npy("negative.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (-4,), }", 16,
             "not a number from 0");
     bad_npy("tuple.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': 4, }", 16, "not a tuple");
+    bad_npy("parentheses.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4), }", 16, "not a tuple");
     bad_npy("dimension.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,), }", 0,
             "not a number from 0 to 2^63");
     bad_npy("product.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 0,

@@ -77,8 +77,8 @@ static const char *take_shape(cursor *c, tensor *t)
         if (!take_number(c, &t->shape[t->dims]))
             return "a dimension of the shape is not a number from 0 to 2^63 - 1";
         t->dims++;
-        if (!take(c, ',') && (c->p == c->end || *c->p != ')'))
-            return "the shape is not closed";
+        if (!take(c, ',') && (t->dims == 1 || c->p == c->end || *c->p != ')'))
+            return t->dims == 1 ? "the shape is not a tuple" : "the shape is not closed";
     }
     return NULL;
 }
