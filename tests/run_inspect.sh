@@ -217,8 +217,9 @@ check "progress when asked for" sh -c "'$inspect' --progress '$model' 2>&1 >/dev
 
 # ---- archives and containers ----
 
-if have python3; then
-    python3 tests/inspect_containers.py "$out/inspect-gcc" "$out/containers" > "$out/containers.log" 2>&1 ||
+python=$(python_with json)
+if [ -n "$python" ]; then
+    "$python" tests/inspect_containers.py "$out/inspect-gcc" "$out/containers" > "$out/containers.log" 2>&1 ||
         fail "inspect_containers.py: $(tail -n 3 "$out/containers.log")"
     while read -r result words; do
         case $result in
@@ -228,7 +229,7 @@ if have python3; then
         esac
     done < "$out/containers.log"
 else
-    skip "archives: python3 is not installed"
+    skip "archives: Python is not installed"
 fi
 
 # ---- JSON ----
