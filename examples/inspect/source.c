@@ -192,14 +192,16 @@ void source_close(source *s)
     memset(s, 0, sizeof *s);
 }
 
+/* Reads ahead: headers are read in small pieces. */
 static int fill_buffer(source *s, uint64_t at, size_t size)
 {
+    const uint64_t more = s->size - at < PAGE ? s->size - at : PAGE;
     if ((!s->window && !(s->window = (unsigned char *)malloc(CHUNK))) ||
         SEEK64(s->file, at, SEEK_SET) != 0)         /* each time: shared sources move the position */
         return -1;
-    s->length = fread(s->window, 1, size, s->file);
+    s->length = fread(s->window, 1, size < more ? (size_t)more : size, s->file);
     s->at = at;
-    return s->length == size ? 0 : -1;
+    return s->length >= size ? 0 : -1;
 }
 
 const unsigned char *source_view(source *s, uint64_t at, size_t size)
