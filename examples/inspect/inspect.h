@@ -159,7 +159,7 @@ typedef struct model {
     size_t      metadata_count;
     char      **texts;              /* type names copied from the file */
     size_t      text_count;
-    source    **parts;              /* unpacked members of an archive */
+    source    **parts;              /* temporary files: what had to be unpacked */
     size_t      part_count;
 } model;
 
@@ -183,6 +183,9 @@ int  tensor_count(const model *m, tensor *t, char *error);
 int  tensor_bytes(const model *m, const tensor *t, int bits, char *error);
 const char *model_text(model *m, const char *text);     /* a copy that lives as long as the model, or NULL */
 source *tensor_source(model *m, const tensor *t);
+/* A new part of the model: an empty temporary file. The caller writes to its `file`, and then opens it with
+ * source_file. NULL: none can be made. */
+source *model_part(model *m);
 /* Parse a .npy file of `bytes` bytes that starts at t->offset in the tensor's source. */
 int  npy_parse(model *m, tensor *t, uint64_t bytes, char *error);
 int  safetensors_parse(model *m, char *error);

@@ -122,6 +122,16 @@ const char *model_text(model *m, const char *text)
     return more[m->text_count] ? more[m->text_count++] : NULL;
 }
 
+source *model_part(model *m)
+{
+    source **more = (source **)grow(m->parts, m->part_count, sizeof *more);
+    m->parts = more ? more : m->parts;
+    if (!more || !(more[m->part_count] = (source *)calloc(1, sizeof **more)))
+        return NULL;
+    more[m->part_count]->file = tmpfile();
+    return more[m->part_count++]->file ? more[m->part_count - 1] : NULL;
+}
+
 source *tensor_source(model *m, const tensor *t) { return t->from ? t->from : &m->src; }
 
 /* ---- the kind of a file ---- */

@@ -97,26 +97,18 @@ typedef struct member { source *from; uint64_t offset, bytes; } member;
 /* Unpack the open member into a temporary file. */
 static int unpack(model *m, unzFile z, uint64_t bytes, member *it, const char *name, char *error)
 {
-    FILE    *f = tmpfile();
-    source  *s = (source *)calloc(1, sizeof *s), **more;
+    source  *s = model_part(m);
     char     block[1 << 14];
     uint64_t done = 0;
     int      n = 0;
-    while (f && s && (n = unzReadCurrentFile(z, block, sizeof block)) > 0) {
-        if (fwrite(block, 1, (size_t)n, f) != (size_t)n)
+    while (s && (n = unzReadCurrentFile(z, block, sizeof block)) > 0) {
+        if (fwrite(block, 1, (size_t)n, s->file) != (size_t)n)
             break;
         done += (uint64_t)n;
     }
-    more = (source **)grow(m->parts, m->part_count, sizeof *more);
-    m->parts = more ? more : m->parts;
-    if (!f || !s || !more || n != 0 || done != bytes || source_file(s, f, m->src.mapped) != 0) {
-        if (f && (!s || !more || n != 0 || done != bytes))
-            (void)fclose(f);
-        free(s);
-        return problem(error, m->path, NULL, n < 0 || (!n && done != bytes)
+    if (!s || n != 0 || done != bytes || source_file(s, s->file, m->src.mapped) != 0)
+        return problem(error, m->path, NULL, s && (n < 0 || (!n && done != bytes))
                        ? "the member '%s' is damaged" : "no space to unpack the member '%s'", name);
-    }
-    m->parts[m->part_count++] = s;
     it->from = s;
     it->offset = 0;
     it->bytes = bytes;
