@@ -2775,8 +2775,9 @@ MPT_HD uint32_t mpti_binade_of(uint32_t a)
 }
 MPT_HD uint32_t mpti_binade_start(uint32_t i) { return i < 23u ? 1u << i : (i - 22u) << 23; }
 
-/* Where classes begin, where the binade of the least kept does, and where that of the least normal ends. */
-typedef struct mpti_limits { uint32_t flushed, kept, normal, above, overflow; } mpti_limits;
+/* Where classes begin, where the binade of the least kept does, and where that of the least normal ends; and
+ * the longer of the two ranges that this makes. */
+typedef struct mpti_limits { uint32_t flushed, kept, normal, above, overflow, range; } mpti_limits;
 
 /* Count the first n of eight patterns that need a second look: tails are 0 and were counted as such. */
 MPTI_D void mpti_count_again(uint32_t *count, const uint32_t a[MPTI_VEC], uint32_t n, const mpti_limits *l,
@@ -2802,7 +2803,7 @@ template <class T>
 MPTI_D void mpti_block_ranges(uint32_t *count, const T *x, int32_t format, const mpti_cuda_chunk *chunk,
                               uint64_t every, const mpti_limits *l, uint32_t extreme[2])
 {
-    const uint32_t R = 64 / (MPTI_VEC * sizeof(T)), groups = MPTI_CHUNK / MPTI_VEC;
+    const uint32_t R = 32 / (MPTI_VEC * sizeof(T)), groups = MPTI_CHUNK / MPTI_VEC;
     const uint64_t over = chunk->first / MPTI_VEC % every, wait = over ? every - over : 0;
     const uint32_t first = wait < groups ? (uint32_t)wait : groups;
     const uint32_t apart = MPTI_VEC * (every < groups ? (uint32_t)every : groups);
@@ -2811,20 +2812,19 @@ MPTI_D void mpti_block_ranges(uint32_t *count, const T *x, int32_t format, const
         mpti_load_rows<R, MPTI_VEC>(x + chunk->first + i, MPTI_THREADS * apart, chunk->n - i, code);
         MPTI_FOR(r, R) {
             const uint32_t n = mpti_inside<MPTI_VEC>(i + r * MPTI_THREADS * apart, chunk->n);
-            uint32_t       a[MPTI_VEC], most = 0u, least = 0u;
+            uint32_t       a[MPTI_VEC], most = 0u, least = 0u, beyond = 0xffffffffu;
             float          v[MPTI_VEC];
-            bool           rare = n < MPTI_VEC;
             if (!n) continue;
             mpti_codes_quick<MPTI_VEC>(format, code[r], v);
             MPTI_FOR(k, MPTI_VEC) {
                 a[k] = mpti_f32_bits(v[k]) & 0x7fffffffu;
-                rare = rare || a[k] - l->flushed < l->kept - l->flushed ||
-                       a[k] - l->normal < l->above - l->normal;
+                beyond = a[k] - l->flushed < beyond ? a[k] - l->flushed : beyond;
+                beyond = a[k] - l->normal < beyond ? a[k] - l->normal : beyond;
                 most = mpti_max(a[k], most);
                 least = mpti_max(0u - a[k], least);
                 atomicAdd(&count[a[k] >> 23], 1u);
             }
-            if (rare || most >= l->overflow || least > 0u - 0x00800000u)
+            if (n < MPTI_VEC || beyond < l->range || most >= l->overflow || least > 0u - 0x00800000u)
                 mpti_count_again(count, a, n, l, extreme);
             else
                 extreme[0] = mpti_max(most, extreme[0]), extreme[1] = mpti_max(least, extreme[1]);
@@ -2879,9 +2879,10 @@ static uint32_t mpti_f32_limit(uint64_t limit)
 static mpti_limits mpti_limits_of(const mpt_range *r)
 {
     mpti_limits l = {0u, mpti_f32_limit(r->least_kept), mpti_f32_limit(r->least_normal), 0u,
-                     mpti_f32_limit(r->least_overflow)};
+                     mpti_f32_limit(r->least_overflow), 0u};
     l.flushed = mpti_binade_start(mpti_binade_of(l.kept));
     l.above = mpti_binade_start(mpti_binade_of(l.normal) + 1u);
+    l.range = l.kept - l.flushed > l.above - l.normal ? l.kept - l.flushed : l.above - l.normal;
     return l;
 }
 
