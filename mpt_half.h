@@ -3182,7 +3182,7 @@ static mpt_fields mpti_take_apart(const mpt_format_info *f, uint64_t code)
         p.kind = normal ? MPT_CLASS_POS_NORMAL : p.significand ? MPT_CLASS_POS_SUBNORMAL : MPT_CLASS_POS_ZERO;
     }
     if (p.sign)                         /* in the enum, negative classes mirror the positive ones */
-        p.kind = (mpt_class)(MPT_CLASS_NEG_ZERO + MPT_CLASS_POS_ZERO - (int)p.kind);
+        p.kind = (mpt_class)((int)MPT_CLASS_NEG_ZERO + (int)MPT_CLASS_POS_ZERO - (int)p.kind);
     return p;
 }
 
