@@ -92,7 +92,7 @@ static void idioms(void)
     SAY("the upper half of a float as bf16 (truncated, where ours rounds)", mpt_bf16_from_f32(x).bits);
     SAY("`PyFloat_Pack2(d, p, 0)`: big-endian bytes",
         mpt_convert_bytes_n(MPT_F16, p, MPT_BIG_ENDIAN, MPT_F64, &d, MPT_NATIVE_ENDIAN, 1, NULL, NULL));
-    SAY("... and its OverflowError",
+    SAY("... and before it, to native bytes, its OverflowError",
         mpt_convert_checked_n(MPT_F16, p, MPT_F64, &d, 1, NULL, NULL) == MPT_E_RANGE);
     SAY("one of four interleaved channels of floats",
         mpt_convert_strided(MPT_F16, y, 2, MPT_F32, rgba + 3, 16, n, NULL, NULL));
