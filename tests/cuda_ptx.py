@@ -9,8 +9,8 @@ model  For each kernel: registers (from LOG, the output of ptxas), blocks on a m
        from these the expected share of the memory's bandwidth on the card of ARCH. Less than asked fails.
 
 The model counts PTX instructions, which ptxas turns into a few more or fewer, and knows neither caches nor
-the scheduler. It shows what limits a kernel. Where it says 1.00, an H100 reaches 0.79 (check of 16-bit
-gradients) to 1.02 of what cudaMemcpy does: tests/bench/results/gpu-h100-2026-11-26/notes.md.
+the scheduler. It shows what limits a kernel. Where it says 1.00, cards reach 0.71 (FP8 encoding of f16 on
+an H200) to 1.03 of what cudaMemcpy does: tests/bench/results/gpu-*/notes.md.
 """
 import ctypes
 import functools
