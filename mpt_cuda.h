@@ -1804,7 +1804,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
                                float factor, mpti_bad *total)
 {
     const uint32_t R = 64 / (MPTI_VEC * sizeof(T));     /* rows: 64 bytes in flight per thread */
-    const int32_t  format = sizeof(T) == 4 ? (int32_t)MPT_F32 : t->grad_format;
+    const int32_t  format = sizeof(T) == 4 ? (int32_t)MPT_F32 : (int32_t)t->grad_format;
     T *const       array = (T *)t->grad + chunk->first;
     float          lane[MPTI_VEC] = {0.0f};
     uint32_t       tally = 0u, least = 0xffffffffu, any = 0u;
