@@ -105,9 +105,8 @@
 #error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 4 (at most that path)"
 #endif
 
-/* Enumerations have the size of int in C and C++, even with -fshort-enums, the default of Arm's bare-metal
- * ABI; and in C++ only with a type they may hold a number from a file that is none of theirs. It is the type
- * that gcc gives them in C: with another, -flto may take what a C++ file stores for no store at all. */
+/* Enumerations have int's size, even with -fshort-enums (Arm's bare-metal ABI), and in C++ gcc's type for C:
+ * otherwise -flto may lose what C++ stores. With a type they may hold numbers that are none of theirs. */
 #ifdef __cplusplus
 #define MPTI_ENUM_OF(type, name) enum name : type
 #elif defined(__GNUC__)
@@ -295,8 +294,7 @@ typedef MPTI_ENUM(mpt_nan_mode) { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode
  * before rounding, as ARM does (IEEE 754-2019, clause 7.5). This affects MPT_FLAG_UNDERFLOW only. */
 typedef MPTI_ENUM(mpt_tininess) { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tininess;
 
-/* RESULTS flushes in every direction: there up and down are no bounds, and stochastic has a bias. */
-#define MPT_FLUSH_RESULTS 1u    /* a subnormal result becomes zero of its sign: UNDERFLOW and INEXACT */
+#define MPT_FLUSH_RESULTS 1u    /* a subnormal result is 0 of its sign in any rounding: UNDERFLOW, INEXACT */
 #define MPT_FLUSH_INPUTS  2u    /* a subnormal of the source's format counts as zero of its sign: no flag */
 
 /* Zero-initialised options (C++: `mpt_opts o{};`) are the defaults: nearest-even, IEEE overflow, subnormals
