@@ -81,15 +81,20 @@ static void compare(const mpt_cuda_ranges *ranges, size_t tensor, const mpt_rang
 
 static const size_t sizes[] = {0, 1, 9, 2047, 20000, 33000};
 
-static void against(mpt_format format, mpt_format from, uint32_t every)
+static void against(mpt_format format, mpt_format from, uint32_t every, bool many = false)
 {
     std::vector<std::unique_ptr<Numbers>>   numbers;
     std::vector<std::unique_ptr<mpt_range>> want;
     std::vector<mpt_tensor>                 tensors;
     mpt_cuda_list                          *list = nullptr;
     mpt_cuda_ranges                        *ranges = nullptr;
-    for (size_t n : sizes) {
-        if (gpu.small && n > 2047)
+    std::vector<size_t> all(sizes, sizes + COUNT_OF(sizes));
+    if (many) {                     /* blocks with several chunks, of one tensor and of others */
+        for (size_t i = 0; i < 70; i++) all.push_back(1 + i % 9);
+        all.push_back((size_t)70 * 16384);
+    }
+    for (size_t n : all) {
+        if (gpu.small && !many && n > 2047)
             continue;
         numbers.push_back(std::make_unique<Numbers>(from, n, n % 3));
         mpt_tensor t = mpt_tensor_grad_f32("t", NULL, n);
@@ -133,6 +138,24 @@ TEST(sampling)
 {
     against(MPT_F16, MPT_F32, 3);
     against(MPT_F16, MPT_BF16, 16);
+}
+
+/* Blocks with several chunks. On a large GPU each has one. */
+TEST(few_blocks)
+{
+#ifdef MPT_CUDA_EMU
+    const mpt_emu::Controls saved = mpt_emu::controls();
+    mpt_cuda *const         cuda = gpu.cuda;
+    mpt_emu::controls().sms = 1;
+    STATUS(mpt_cuda_create(&gpu.cuda, 0), MPT_OK);
+#endif
+    for (uint32_t every : {1u, 2047u, 2048u, 2049u, 4096u, 0xffffffffu})
+        if (every == 1u || !gpu.small) against(MPT_F16, MPT_BF16, every, true);
+#ifdef MPT_CUDA_EMU
+    mpt_cuda_destroy(gpu.cuda);
+    gpu.cuda = cuda;
+    mpt_emu::controls() = saved;
+#endif
 }
 
 /* Each of the three arrays of a tensor. */
@@ -397,6 +420,7 @@ static void run_all(void)
     RUN(every_format);
     RUN(every_source);
     RUN(sampling);
+    RUN(few_blocks);
     RUN(arrays);
     RUN(bad_arguments);
     RUN(combine_one_rank);
