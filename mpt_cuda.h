@@ -1242,11 +1242,7 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
     free(list);
 }
 
-MPTI_KERNEL(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value)
-{
-    *state = value;
-    state->blocks_done = state->chunks_taken = 0u;
-}
+MPTI_KERNEL(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value) { *state = value; }
 MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr) { state->lr = lr; }
 
 #define MPTI_BAD_STATE "scaler not initialised, or lr below 0 or not finite"
@@ -1808,7 +1804,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
                                float factor, mpti_bad *total)
 {
     const uint32_t R = 64 / (MPTI_VEC * sizeof(T));     /* rows: 64 bytes in flight per thread */
-    const int32_t  format = sizeof(T) == 4 ? (int32_t)MPT_F32 : (int32_t)t->grad_format;
+    const int32_t  format = sizeof(T) == 4 ? MPT_F32 : t->grad_format;
     T *const       array = (T *)t->grad + chunk->first;
     float          lane[MPTI_VEC] = {0.0f};
     uint32_t       tally = 0u, least = 0xffffffffu, any = 0u;
