@@ -2768,10 +2768,7 @@ struct mpt_cuda_ranges {
 /* The binade of a pattern that is not 0: floor(log2), as in mpt_range, plus 149; and where binades begin. */
 MPT_HD uint32_t mpti_binade_of(uint32_t a)
 {
-    uint32_t i = 0;
-    if (a >= 0x00800000u) return (a >> 23) + 22u;
-    while (a >>= 1) i++;
-    return i;
+    return a < 0x00800000u ? 31u - (uint32_t)mpti_clz32(a) : (a >> 23) + 22u;
 }
 MPT_HD uint32_t mpti_binade_start(uint32_t i) { return i < 23u ? 1u << i : (i - 22u) << 23; }
 
@@ -2944,19 +2941,17 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
     for (uint32_t i = 0; i < MPTI_BINADES; i++) {
         const uint64_t n = d.count[i < 23u ? 256u + i : i - 22u];
         r->binade[(int)i - 149 - MPT_RANGE_EMIN] = n;
-        r->count += n;
-        r->flushed += i < kept ? n : 0u;
-        r->subnormal += i <= normal ? n : 0u;
+        *(i < kept ? &r->flushed : i <= normal ? &r->subnormal : &r->normal) += n;
         r->zero -= i < 23u ? n : 0u;
     }
     r->flushed += d.count[MPTI_FLUSHED];
-    r->subnormal -= r->flushed + d.count[MPTI_NORMAL];
+    r->subnormal -= d.count[MPTI_FLUSHED] + d.count[MPTI_NORMAL];
+    r->normal += d.count[MPTI_NORMAL] - d.count[MPTI_OVERFLOW];
     r->overflow = d.count[MPTI_OVERFLOW];
-    r->normal = r->count - r->flushed - r->subnormal - r->overflow;
     r->zero += d.count[0];
     r->nan = d.count[MPTI_NAN];
     r->inf = d.count[255] - r->nan;
-    r->count += r->zero + r->inf + r->nan;
+    r->count = r->zero + r->flushed + r->subnormal + r->normal + r->overflow + d.count[255];
     r->max_abs = mpti_f64_make(mpti_f64_widen(d.extreme[0]));
     r->min_abs = mpti_f64_make(mpti_f64_widen(0u - d.extreme[1]));
     return MPT_OK;
