@@ -1061,13 +1061,18 @@ static uint64_t mpti_blocks_of(uint64_t n, uint32_t width)
 #define MPTI_UNALIGNED "an array is not at a multiple of its elements' size"
 #define MPTI_OVERLAP "two arrays overlap, or one is larger than memory"
 
-/* Unless *e is an error already: allocate a device table, copy it from the host, and wait. cudaMemcpy returns
- * when it has read pageable host memory, maybe before a kernel on a non-blocking stream can see the copy. */
+/* Unless *e is an error already: allocate a device table, copy it from the host (NULL: zeros), and wait. On
+ * an error *to is NULL. cudaMemcpy returns when it has read pageable host memory, maybe before a kernel on a
+ * non-blocking stream can see the copy. */
 template <class T> static void mpti_cuda_table(cudaError_t *e, T **to, const void *from, size_t bytes)
 {
     if (*e == cudaSuccess) *e = cudaMalloc((void **)to, bytes);
-    if (*e == cudaSuccess) *e = cudaMemcpy(*to, from, bytes, cudaMemcpyHostToDevice);
+    if (*e == cudaSuccess)
+        *e = from ? cudaMemcpy(*to, from, bytes, cudaMemcpyHostToDevice) : cudaMemset(*to, 0, bytes);
     if (*e == cudaSuccess) *e = cudaStreamSynchronize(NULL);
+    if (*e == cudaSuccess) return;
+    (void)cudaFree(*to);
+    *to = NULL;
 }
 
 MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
@@ -1136,38 +1141,24 @@ static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)
                        l->tensors, l->chunks, l->chunk_count, args...);
 }
 
-/* Count the chunks, and fill the host images of the device tables if chunk is not NULL. */
-static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t count, mpti_cuda_chunk *chunk)
-{
-    l->part = mpti_parts_of(t, count, &l->mixed);
-    l->chunk_count = l->whole_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (chunk) {
-            l->host[i].tensor = t[i];
-            l->host[i].first_chunk = l->chunk_count;
-            l->host[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
-        }
-        l->whole_count += mpti_chunks(t[i].whole);
-        for (uint64_t at = 0, n = t[i].n; at < n; at += MPTI_CHUNK, l->chunk_count++)
-            if (chunk)
-                chunk[l->chunk_count] = {at, (uint32_t)i,
-                                         (uint32_t)(n - at < MPTI_CHUNK ? n - at : MPTI_CHUNK)};
-    }
-}
-
-/* Allocate the tables and copy them to the device. After a failure the caller frees what was allocated. */
+/* Fill the tables, and copy them to the device. After a failure the caller frees what was allocated. */
 static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensors, size_t count)
 {
-    mpt_cuda *const   c = l->context;
-    const size_t      tensor_bytes = (count ? count : 1) * sizeof(mpti_cuda_tensor);
-    const size_t      chunks = (size_t)(l->chunk_count ? l->chunk_count : 1);
-    const size_t      chunk_bytes = chunks * sizeof(mpti_cuda_chunk);
-    mpti_cuda_chunk  *chunk = (mpti_cuda_chunk *)calloc(1, chunk_bytes);
-    cudaError_t       e = cudaErrorMemoryAllocation;
+    size_t chunks = 0;
+    for (size_t i = 0; i < count; i++) chunks += mpti_chunks(tensors[i].n);
+    const size_t           tensor_bytes = (count + !count) * sizeof(mpti_cuda_tensor);
+    const size_t           chunk_bytes = (chunks + !chunks) * sizeof(mpti_cuda_chunk);
+    mpti_cuda_chunk *const chunk = (mpti_cuda_chunk *)calloc(1, chunk_bytes);
     l->host = (mpti_cuda_tensor *)calloc(1, tensor_bytes);
-    if (l->host && chunk) {
-        mpti_cuda_tabulate(l, tensors, count, chunk);
-        e = mpti_cuda_here(c);
+    l->part = mpti_parts_of(tensors, count, &l->mixed);
+    cudaError_t e = l->host && chunk ? mpti_cuda_here(l->context) : cudaErrorMemoryAllocation;
+    for (size_t i = 0; l->host && chunk && i < count; i++) {
+        const mpt_tensor *const t = &tensors[i];
+        l->host[i] = {*t, l->chunk_count, l->whole_count + t->first / MPTI_CHUNK, 0.0f};
+        l->whole_count += mpti_chunks(t->whole);
+        for (size_t at = 0; at < t->n; at += MPTI_CHUNK)
+            chunk[l->chunk_count++] = {at, (uint32_t)i,
+                                       (uint32_t)(t->n - at < MPTI_CHUNK ? t->n - at : MPTI_CHUNK)};
     }
     mpti_cuda_table(&e, &l->tensors, l->host, tensor_bytes);
     mpti_cuda_table(&e, &l->chunks, chunk, chunk_bytes);
@@ -1175,7 +1166,7 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
         e = cudaMalloc((void **)&l->partial, (2 * chunks + MPTI_COMBINED + l->whole_count) * sizeof(double));
     l->sums = l->partial + 2 * chunks;
     free(chunk);
-    return mpti_cuda_result(c, e, "mpt_cuda_list_create");
+    return mpti_cuda_result(l->context, e, "mpt_cuda_list_create");
 }
 
 /* Whether no two tensors share a gradient: checked as if gradients were moments, which may not be shared. */
@@ -1215,7 +1206,6 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     l->context = c;
     c->users++;
     l->tensor_count = count;
-    mpti_cuda_tabulate(l, tensors, count, NULL);
     for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u)
         if (need == MPTI_ZEROES ? mpti_cuda_grads_apart(tensors, count)
                                 : mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK) l->has |= need;
@@ -1269,12 +1259,7 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
     c->stepped = NULL;                      /* the new state may get the address of an old one */
     cudaError_t e = mpti_cuda_here(c);
     mpti_cuda_table(&e, out, &host, sizeof host);
-    const mpt_status status = mpti_cuda_result(c, e, __func__);
-    if (status != MPT_OK) {
-        (void)cudaFree(*out);
-        *out = NULL;
-    }
-    return status;
+    return mpti_cuda_result(c, e, __func__);
 }
 
 MPT_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state) { (void)cudaFree(state); }
@@ -2888,19 +2873,17 @@ MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, co
 {
     if (out) *out = NULL;
     MPTI_REFUSE(!c || !out || !list, MPT_E_ARG, "NULL argument");
-    const size_t           count = (size_t)(list->tensor_count ? list->tensor_count : 1);
+    const uint64_t count = list->tensor_count;
+    mpt_range      empty;
+    mpt_status     status = mpt_range_init(&empty, format);
+    MPTI_REFUSE(status != MPT_OK, status, mpt_status_text(status));
     mpt_cuda_ranges *const r = (mpt_cuda_ranges *)calloc(1, sizeof *r);
-    mpti_cuda_range *const none = (mpti_cuda_range *)calloc(count, sizeof *none);
-    mpt_status             status = r && none ? mpt_range_init(&r->empty, format) : MPT_E_MEMORY;
-    if (status != MPT_OK) {
-        (void)mpti_cuda_bad(c, status, __func__, mpt_status_text(status));
-    } else {
-        r->list = list;
-        cudaError_t e = mpti_cuda_here(c);
-        mpti_cuda_table(&e, &r->range, none, count * sizeof *none);
-        status = mpti_cuda_result(c, e, __func__);
-    }
-    free(none);
+    MPTI_REFUSE(!r, MPT_E_MEMORY, "out of host memory");
+    r->list = list;
+    r->empty = empty;
+    cudaError_t e = mpti_cuda_here(c);
+    mpti_cuda_table(&e, &r->range, NULL, (count + !count) * sizeof *r->range);
+    status = mpti_cuda_result(c, e, __func__);
     if (status == MPT_OK)
         *out = r;
     else
