@@ -2129,8 +2129,8 @@ MPTI_D void mpti_element(void f(float, float *, float *, const K *), float g, fl
     f(g, w, m, k);
 }
 
-/* What mpti_k_step uses of an optimizer, from its row in MPT_OPTIMIZERS and its function for one element: fit
- * adapts the constants to a tensor's parameter group, one steps an element, close ends a chunk. */
+/* What mpti_k_step uses of an optimizer, from its row in MPT_OPTIMIZERS and its function for one element: one
+ * steps an element; fit and close are for LAMB, before and after a chunk. */
 #define MPTI_OPS(name, hyper, element, is_last)                                                           \
     struct mpti_##name##_ops {                                                                            \
         typedef mpt_##hyper      config;                                                                  \
@@ -2145,10 +2145,7 @@ MPTI_D void mpti_element(void f(float, float *, float *, const K *), float g, fl
         {                                                                                                 \
             mpti_element(element, g, w, m, v, v_max, k);                                                  \
         }                                                                                                 \
-        MPTI_D void fit(consts *k, const mpti_cuda_tensor *t)                                             \
-        {                                                                                                 \
-            k->rates = mpti_rates_of(k->rates, &t->tensor);                                               \
-        }                                                                                                 \
+        MPTI_D void fit(consts *, float) {}                                                               \
         MPTI_D void close(const consts *, const config *, uint64_t) {}                                    \
     };
 
@@ -2215,7 +2212,8 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
             const mpt_tensor      t = tensors[chunk.tensor].tensor;
             if (take) {
                 typename Ops::consts own = k[0];
-                Ops::fit(&own, &tensors[chunk.tensor]);
+                own.rates = mpti_rates_of(own.rates, &tensors[chunk.tensor].tensor);
+                Ops::fit(&own, tensors[chunk.tensor].factor);
                 mpti_block_step<Ops>(&t, &chunk, &o, &own);
                 Ops::close(&own, &o, i);
             }
@@ -2237,11 +2235,7 @@ MPTI_OPS(lamb, adamw, mpti_lamb_1, false)
 struct mpti_lamb_stored_ops : mpti_lamb_ops {
     struct consts : mpti_adamw_k { float factor; double sum[2][MPTI_VEC]; };
     static const bool reads_grad = false, writes_moments = false;
-    MPTI_D void fit(consts *k, const mpti_cuda_tensor *t)
-    {
-        mpti_lamb_ops::fit(k, t);
-        k->factor = t->factor;
-    }
+    MPTI_D void fit(consts *k, float factor) { k->factor = factor; }
 };
 
 /* Squared norms of chunk i's weights and directions, in mpt.h's order, to partial[2 i], partial[2 i + 1]. */
