@@ -1212,12 +1212,11 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     status = mpt_tensors_validate(tensors, count, l->has % MPTI_ZEROES, &fault);      /* together */
     status = status == MPT_OK ? mpti_cuda_list_fill(l, tensors, count)
                               : mpti_cuda_bad(c, status, __func__, fault.why);
-    if (status != MPT_OK) {
+    if (status == MPT_OK)
+        *out = l;
+    else
         mpt_cuda_list_destroy(l);
-        return status;
-    }
-    *out = l;
-    return MPT_OK;
+    return status;
 }
 
 MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
@@ -1639,19 +1638,16 @@ MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mp
     return mpti_cuda_fp8_run(c, s, false, stream, __func__);
 }
 
-static const char *mpti_cuda_fp8_refusal(mpt_format dst_format, mpt_format src_format)
-{
-    return !mpti_is_fp8(dst_format)         ? "dst_format is not e4m3 or e5m2"
-         : !mpti_is_train_format(src_format) ? "src_format is not f32, f16 or bf16" : NULL;
-}
+#define MPTI_REFUSE_FORMATS_BUT_FP8                                                                        \
+    MPTI_REFUSE(!mpti_is_fp8(dst_format), MPT_E_UNSUPPORTED, "dst_format is not e4m3 or e5m2");            \
+    MPTI_REFUSE(!mpti_is_train_format(src_format), MPT_E_UNSUPPORTED, "src_format is not f32, f16 or bf16")
 
 MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const float *scale, float *amax,
                                          mpt_stream stream)
 {
-    const char *const refusal = mpti_cuda_fp8_refusal(dst_format, src_format);
     MPTI_REFUSE(!c || (n && ((!dst && !amax) || !src)), MPT_E_ARG, "NULL argument with n above 0");
-    MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
+    MPTI_REFUSE_FORMATS_BUT_FP8;
     MPTI_REFUSE(mpti_no_array(src, n, sizeof(float)) ||
                 mpti_meet(dst, n, src, n * mpti_format_bytes(src_format)), MPT_E_ARG, MPTI_OVERLAP);
     if (!n) return MPT_OK;
@@ -1666,10 +1662,9 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
                                                  size_t rows, size_t cols, const float *scale, float *amax,
                                                  mpt_stream stream)
 {
-    const char *const refusal = mpti_cuda_fp8_refusal(dst_format, src_format);
     MPTI_REFUSE(!c || (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols),
                 MPT_E_ARG, "NULL argument, or a matrix larger than memory");
-    MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
+    MPTI_REFUSE_FORMATS_BUT_FP8;
     if (!rows || !cols) return MPT_OK;
     const size_t n = rows * cols, bytes = n * mpti_format_bytes(src_format);
     MPTI_REFUSE(mpti_some_meet(dst, n, transposed, n, src, bytes), MPT_E_ARG, MPTI_OVERLAP);
@@ -2369,8 +2364,7 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     {                                                                                                      \
         const bool ok = mpti_##hyper##_ok(o) && !(o->options & ~MPTI_TAKES_##passes);                      \
         mpt_status status = mpti_cuda_step_ok(c, list, state, o, ok, mpti_##name##_needs(o), __func__);    \
-        if (status == MPT_OK)                                                                              \
-            status = MPTI_RUN_##passes(name, hyper);                                                       \
+        if (status == MPT_OK) status = MPTI_RUN_##passes(name, hyper);                                     \
         if (status == MPT_OK && !(o->options & MPT_STEP_STAYS_OPEN)) {                                     \
             c->stepped = state;                                                                            \
             c->stepped_by = list;                                                                          \
@@ -2481,9 +2475,7 @@ static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
     mpt_gemm_args t = *g;
     if (!g->row_major) return t;
 #define MPTI_SWAP(x, y) t.x = g->y, t.y = g->x
-    MPTI_SWAP(m, n);
-    MPTI_SWAP(a, b);
-    MPTI_SWAP(lda, ldb), MPTI_SWAP(a_stride, b_stride);
+    MPTI_SWAP(m, n), MPTI_SWAP(a, b), MPTI_SWAP(lda, ldb), MPTI_SWAP(a_stride, b_stride);
     MPTI_SWAP(a_format, b_format), MPTI_SWAP(trans_a, trans_b), MPTI_SWAP(a_scale, b_scale);
     t.epilogue = g->epilogue & ~(MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B);
     if (g->epilogue & MPT_EPILOGUE_BGRAD_A) t.epilogue |= MPT_EPILOGUE_BGRAD_B;
@@ -2543,8 +2535,7 @@ static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args 
         {mpti_gemm_type(g->b_format), mpti_gemm_line_b(g), g->trans_b ? g->k : g->n, g->ldb, g->b_stride},
         {mpti_is_fp8(g->d_format) ? CUDA_R_16BF : d, g->m, g->n, g->ldd, g->d_stride},
         {d, g->m, g->n, g->ldd, g->d_stride}};
-    cublasStatus_t (*const set)(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *, size_t) =
-        cublasLtMatmulDescSetAttribute;
+    const auto                 set = cublasLtMatmulDescSetAttribute;
     cublasStatus_t             e = cublasLtMatmulDescCreate(&p->operation, compute, CUDA_R_32F);
     const cublasLtMatmulDesc_t o = p->operation;
     mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_TRANSA, g->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -2609,7 +2600,6 @@ static cublasStatus_t mpti_gemm_plan_of(mpti_lt *lt, const mpt_gemm_args *g, mpt
 {
     const mpt_gemm_args key = mpti_gemm_key_of(g);
     mpti_gemm_plan     *oldest = lt->plan;
-    cublasStatus_t      e;
     lt->clock++;
     for (mpti_gemm_plan *p = lt->plan; p < lt->plan + MPTI_GEMM_PLANS; p++) {
         if (p->used && !memcmp(&p->key, &key, MPTI_GEMM_KEY_BYTES)) {
@@ -2621,14 +2611,11 @@ static cublasStatus_t mpti_gemm_plan_of(mpti_lt *lt, const mpt_gemm_args *g, mpt
     }
     mpti_gemm_plan_free(oldest);
     oldest->key = key;
-    e = mpti_gemm_describe(oldest, g);
-    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_choose(lt, oldest);
-    if (e != CUBLAS_STATUS_SUCCESS) {
-        mpti_gemm_plan_free(oldest);
-        return e;
-    }
     oldest->used = lt->clock;
     *out = oldest;
+    cublasStatus_t e = mpti_gemm_describe(oldest, g);
+    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_choose(lt, oldest);
+    if (e != CUBLAS_STATUS_SUCCESS) mpti_gemm_plan_free(oldest);
     return e;
 }
 
