@@ -912,10 +912,8 @@ MPTI_D double mpti_block_pair_sum(double x)
     __syncthreads();                    /* the previous sum has been read */
     if (threadIdx.x % 32 == 0) warp[threadIdx.x / 32] = x;
     __syncthreads();
-    x = 0.0;
-    if (threadIdx.x == 0)
-        x = ((warp[0] + warp[1]) + (warp[2] + warp[3])) + ((warp[4] + warp[5]) + (warp[6] + warp[7]));
-    return x;
+    if (threadIdx.x != 0) return 0.0;
+    return ((warp[0] + warp[1]) + (warp[2] + warp[3])) + ((warp[4] + warp[5]) + (warp[6] + warp[7]));
 }
 
 /* The maximum over a warp, or the sum. */
@@ -937,10 +935,8 @@ MPTI_D uint32_t mpti_block_max(uint32_t x)
     __syncthreads();                    /* the previous maximum has been read */
     if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = x;
     __syncthreads();
-    if (threadIdx.x == 0) {
-        MPTI_UNROLL
-        for (uint32_t w = 1; w < MPTI_WARPS; w++) x = mpti_max(most[w], x);
-    }
+    if (threadIdx.x == 0)
+        MPTI_FOR(w, MPTI_WARPS) x = mpti_max(most[w], x);
     return x;
 }
 
@@ -2719,10 +2715,9 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *, mpt_stream)
 #define MPTI_BINADES 277u
 enum { MPTI_FLUSHED = 256 + 23, MPTI_NORMAL, MPTI_OVERFLOW, MPTI_NAN, MPTI_COUNTS };
 
-typedef unsigned long long mpti_counter;   /* what atomicAdd takes; 64 bits */
 typedef struct mpti_cuda_range {
-    mpti_counter count[MPTI_COUNTS];
-    uint32_t     extreme[2];        /* of finite numbers: the greatest, and 0 - the least that is not 0 */
+    unsigned long long count[MPTI_COUNTS];
+    uint32_t           extreme[2];  /* of finite numbers: the greatest, and 0 - the least that is not 0 */
 } mpti_cuda_range;
 
 struct mpt_cuda_ranges {
@@ -2826,7 +2821,7 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
             if (threadIdx.x == 0) atomicMax(&r->extreme[k], most);
         }
         for (uint32_t i = threadIdx.x; i < MPTI_COUNTS; i += MPTI_THREADS)
-            if (count[i]) atomicAdd(&r->count[i], (mpti_counter)count[i]);
+            if (count[i]) atomicAdd(&r->count[i], (unsigned long long)count[i]);
         __syncthreads();                    /* all counts have been read */
     }
 }
