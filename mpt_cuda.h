@@ -102,30 +102,31 @@ typedef struct mpt_cuda_state {
 } mpt_cuda_state;
 
 // >>C3 context -------------------------------------------------------------------------------------
-/* mpt_cuda_create -- make a context for a device, and make the device current. With several GPUs, create a
- * context for each, and make its device current (cudaSetDevice) before calls with it: while another device is
- * current, launches and allocations are refused with MPT_E_CUDA.
+/* A call that returns an mpt_status returns MPT_OK, MPT_E_ARG or MPT_E_CUDA, or what its block adds. */
+
+/* mpt_cuda_create, mpt_cuda_destroy -- make a context for a device, and make the device current. With several
+ * GPUs, create a context for each, and make its device current (cudaSetDevice) before calls with it: while
+ * another device is current, launches and allocations are refused with MPT_E_CUDA. Destroying accepts NULL,
+ * and may come before or after that of lists and states.
  *   out     out  the context, also on an error, for its error text: destroy it in any case; NULL: no memory
  *   device  in   CUDA's device number, from 0
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA (no driver, no such device).
+ * Errors: also MPT_E_MEMORY; MPT_E_CUDA: also no driver, no such device.
  * May wait for the device.  Threads: one caller per context. */
 MPT_CUDA_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device);
-
-/* mpt_cuda_destroy -- free a context; NULL is allowed. Lists and states may be destroyed before or after. */
 MPT_CUDA_DEF void mpt_cuda_destroy(mpt_cuda *c);
 
-/* mpt_cuda_error_text -- which call of this context failed last, why, and what to do about it.
+/* mpt_cuda_error_text, mpt_cuda_error_code -- which call of this context failed last, why, and what to do
+ * about it; and its cudaError_t, 0 if no call failed, or not in CUDA.
  * Returns: a string that lives until the next call; "no error" if there was none. */
 MPT_CUDA_DEF const char *mpt_cuda_error_text(const mpt_cuda *c);
-
-/* mpt_cuda_error_code -- the cudaError_t of the last failed call; 0 if no call failed, or not in CUDA. */
 MPT_CUDA_DEF int mpt_cuda_error_code(const mpt_cuda *c);
 
 // >>C4 list, state ---------------------------------------------------------------------------------
 /* The create calls allocate and wait for the device; on an error they set *out to NULL and leak nothing. The
- * destroy calls wait too, and accept NULL. A returned status is MPT_OK, MPT_E_ARG or MPT_E_CUDA. */
+ * destroy calls wait too, and accept NULL. */
 
-/* mpt_cuda_list_create -- put a tensor list into a device table; one launch then serves all tensors.
+/* mpt_cuda_list_create, mpt_cuda_list_destroy -- put a tensor list into a device table, so that one launch
+ * serves all tensors; and free the table, but not the arrays of the tensors.
  *   tensors  in   [count], in host memory; the arrays they point to are in device memory. Formats, storage
  *                 and moments may be any of mpt.h's, and differ from tensor to tensor; each tensor needs
  *                 grad. Parts of tensors need no `sums`. The table is a copy: later changes have no effect.
@@ -133,8 +134,6 @@ MPT_CUDA_DEF int mpt_cuda_error_code(const mpt_cuda *c);
  * Errors: also MPT_E_UNSUPPORTED, MPT_E_MEMORY. */
 MPT_CUDA_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
                                              size_t count);
-
-/* mpt_cuda_list_destroy -- free the table, but not the arrays of the tensors. */
 MPT_CUDA_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list);
 
 /* mpt_cuda_state_create, mpt_cuda_state_destroy -- the device-resident state of one training run. Use it on
@@ -147,10 +146,12 @@ MPT_CUDA_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out,
                                               float lr);
 MPT_CUDA_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state);
 
-/* mpt_cuda_state_set -- queue the replacement of the whole state, for instance by that of a checkpoint. *host
- * is copied at the call, also under graph capture: a replay of the graph does not read host memory again. */
+/* mpt_cuda_state_set, mpt_cuda_lr_set -- queue the replacement of the whole state, for instance by that of a
+ * checkpoint, or of its learning rate alone, 0 or more. *host and lr are copied at the call, also under graph
+ * capture: they are the same in every replay, which does not read host memory again. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
                                            mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream);
 
 /* mpt_cuda_state_get -- queue a copy to the host, valid once the stream has made it. It is asynchronous only
  * into page-locked memory (cudaMallocHost). To log scale, norm and skipped steps without a wait, queue a copy
@@ -159,9 +160,6 @@ MPT_CUDA_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, c
  * come back from there into a zeroed mpt_cuda_state. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
                                            mpt_stream stream);
-
-/* mpt_cuda_lr_set -- queue a new learning rate, 0 or more, under graph capture the same in every replay. */
-MPT_CUDA_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream);
 
 // >>C5 conversion ----------------------------------------------------------------------------------
 /* mpt_cuda_convert_n -- mpt_convert_n on device memory, with the same bits: between any two of f64, f32, f16,
@@ -175,9 +173,8 @@ MPT_CUDA_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, floa
  *   state   in   NULL; or, with stochastic rounding, a state: its scaler.updates is added to opts->step, so
  *                that every replay of a captured graph rounds with new random bits
  *   stream  in   the conversion is queued there; the call does not wait
- * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0, an overlap, an unknown option); MPT_E_UNSUPPORTED
- * (another format, the same format twice, other options); MPT_E_CUDA.
- * Parity: bit-exact host/device, NaN included. */
+ * Errors: MPT_E_ARG (NULL with n > 0, an overlap, an unknown option); also MPT_E_UNSUPPORTED (another format,
+ * the same format twice, other options).  Parity: bit-exact host/device, NaN included. */
 MPT_CUDA_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *dst,
                                            mpt_format src_format, const void *src, size_t n,
                                            const mpt_opts *opts, const mpt_cuda_state *state,
@@ -192,8 +189,8 @@ MPT_CUDA_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, v
  *             need them: uint8_t [(lines + 127) / 128][(blocks of a line + 3) / 4][512], in tiles of 128
  *             lines by 4 blocks, with line l and block k of a tile at l % 32 * 16 + l / 32 * 4 + k, and 0
  *             beyond the matrix
- * Returns: MPT_OK.  Errors: MPT_E_ARG as on the CPU, and for cols; MPT_E_UNSUPPORTED (MXFP6, another
- * src_format, other options); MPT_E_CUDA. */
+ * Errors: MPT_E_ARG as on the CPU, and for cols; also MPT_E_UNSUPPORTED (MXFP6, another src_format, other
+ * options). */
 MPT_CUDA_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8_t *codes,
                                                   uint8_t *scales, mpt_format src_format, const void *src,
                                                   size_t n, size_t cols, const mpt_block_opts *opts,
@@ -210,8 +207,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, 
  *   scale  in  device memory, read when the kernel runs; NULL: 1
  *   amax   in/out  device memory; NULL: not recorded
  * Full speed needs arrays aligned to 16 bytes; for a transpose, also rows and cols that are multiples of 4.
- * Returns: MPT_OK.  Errors: as the functions of mpt.h, and MPT_E_CUDA.
- * Parity: bit-exact host/device, also amax, whatever the launch. */
+ * Errors: also as the functions of mpt.h.  Parity: bit-exact host/device, also amax, whatever the launch. */
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst,
@@ -228,7 +224,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
  * replays them without the host: a call in the wrong order adds 1 to state->misuse, and changes nothing else.
  * (Only a refused check also changes step and scaler, and a refused step its record, as on the CPU: then a
  * loop that goes on may be refused for good, until mpt_cuda_state_set with a zeroed `step`.)
- * All return MPT_OK, MPT_E_ARG or MPT_E_CUDA, or what is said below, and on an error write nothing. */
+ * On an error they write nothing. */
 
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
  *   format  in      MPT_F32, MPT_F16 or MPT_BF16; any other is MPT_E_UNSUPPORTED
@@ -269,9 +265,9 @@ typedef int mpt_cuda_reduce_fn(void *user, double *values, size_t n, mpt_stream 
  *   reduce  in  mpt_cuda_nccl_reduce, or your own function. It may reduce on the host: copy the values
  *               there, wait, MPI_Allreduce, copy them back; but then a graph cannot capture it
  *   user    in  passed to reduce
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for a list of parts and whole tensors; MPT_E_CUDA; MPT_E_DATA if
- * the reduction could not be queued: then nothing is combined, and no rank should go on. If the check of any
- * rank was refused, all of them count a misuse, skip the step, and refuse the update. */
+ * Errors: MPT_E_ARG also for a list of parts and whole tensors; MPT_E_DATA if the reduction could not be
+ * queued: then nothing is combined, and no rank should go on. If the check of any rank was refused, all of
+ * them count a misuse, skip the step, and refuse the update. */
 MPT_CUDA_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                          mpt_cuda_reduce_fn *reduce, void *user, mpt_stream stream);
 
@@ -354,8 +350,7 @@ static inline mpt_gpu mpt_gpu_from_cc(int cc)
     return g;
 }
 
-/* mpt_cuda_gpu -- the same for the device of a context.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; then *gpu keeps its value. */
+/* mpt_cuda_gpu -- the same for the device of a context. On an error *gpu keeps its value. */
 MPT_CUDA_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu);
 
 /* The epilogue of a product, applied before d is stored: d = epilogue(alpha * op(a) op(b) + beta * d + bias).
@@ -467,9 +462,8 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g);
 /* mpt_cuda_gemm_open -- make a context ready for mpt_cuda_gemm: a cublasLt handle and its workspace.
  *   workspace  in  your device memory, at least and aligned to 256 bytes, which outlives the context; or NULL
  *   bytes      in  size of the workspace; 0, with NULL: 32 MiB, which cuBLAS recommends for Hopper
- * Needs MPT_USE_CUBLASLT, defined where mpt_cuda.h is implemented, and -lcublasLt.
- * Returns: MPT_OK; a second call also returns MPT_OK, and changes nothing.  Errors: MPT_E_ARG, MPT_E_MEMORY,
- * MPT_E_CUDA, MPT_E_CUBLAS; MPT_E_UNSUPPORTED without MPT_USE_CUBLASLT.  Allocates. */
+ * Needs MPT_USE_CUBLASLT, defined where mpt_cuda.h is implemented, and -lcublasLt; else MPT_E_UNSUPPORTED.
+ * A second call returns MPT_OK and changes nothing.  Errors: also MPT_E_MEMORY, MPT_E_CUBLAS.  Allocates. */
 MPT_CUDA_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes);
 
 /* mpt_cuda_gemm -- queue one matrix product on cublasLt, with FP32 accumulation. For the first product of a
@@ -478,8 +472,8 @@ MPT_CUDA_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t 
  * graph may capture even the first product; cublasLt then loads a kernel, for which the call relaxes the
  * thread's capture mode. All products of a context share one workspace: use them on one stream at a time.
  *   g  in  copied at the call
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (mpt_gemm_advice and mpt_cuda_error_text say why),
- * MPT_E_ORDER before mpt_cuda_gemm_open, MPT_E_CUDA, MPT_E_CUBLAS, MPT_E_MEMORY; then nothing is written.
+ * Errors: also MPT_E_UNSUPPORTED (mpt_gemm_advice and mpt_cuda_error_text say why), MPT_E_ORDER before
+ * mpt_cuda_gemm_open, MPT_E_CUBLAS, MPT_E_MEMORY; then nothing is written.
  * Exact: no; FP32 accumulation (unless fast_accumulate), in an order that cuBLAS chooses. */
 MPT_CUDA_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream);
 
@@ -490,25 +484,22 @@ typedef struct mpt_cuda_ranges mpt_cuda_ranges;    /* one range report per tenso
 /* Which array of each tensor to count. */
 typedef MPTI_ENUM(mpt_cuda_array) { MPT_CUDA_GRAD, MPT_CUDA_PARAM, MPT_CUDA_MASTER } mpt_cuda_array;
 
-/* mpt_cuda_ranges_create -- empty reports against a format, one per tensor.
+/* mpt_cuda_ranges_create, mpt_cuda_ranges_destroy -- empty reports against a format, one per tensor; as the
+ * calls of >>C4.
  *   list  in  must outlive the reports
- * Errors: as the create calls of >>C4, also MPT_E_MEMORY, and MPT_E_UNSUPPORTED as mpt_range_init. */
+ * Errors: also MPT_E_MEMORY, and MPT_E_UNSUPPORTED as mpt_range_init. */
 MPT_CUDA_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
                                                mpt_format format);
-
-/* mpt_cuda_ranges_destroy -- as the destroy calls of >>C4. */
 MPT_CUDA_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges);
 
 /* mpt_cuda_ranges_add -- count the numbers in one array of every tensor, in one launch; a tensor without that
  * array adds nothing.
- *   every  in  1: all numbers; k: the first of every k groups of eight numbers, a sample at 1/k of the cost
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+ *   every  in  1: all numbers; k: the first of every k groups of eight, a sample at 1/k of the cost */
 MPT_CUDA_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt_cuda_array array,
                                             uint32_t every, mpt_stream stream);
 
 /* mpt_cuda_ranges_get_sync -- the report of one tensor so far, byte for byte as mpt_range_add would have made
- * it on the CPU. Waits for the stream.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; then *r keeps its value. */
+ * it on the CPU. Waits for the stream. On an error *r keeps its value. */
 MPT_CUDA_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
                                                  mpt_range *r, mpt_stream stream);
 #endif /* MPT_NO_REPORTS */
