@@ -981,10 +981,8 @@ static mpt_status mpti_cuda_bad(mpt_cuda *c, mpt_status status, const char *call
 }
 
 /* For calls that take a context c: refuse with `status`, and store the reason in the context. */
-#define MPTI_REFUSE_AS(call, when, status, why)                             \
-    do {                                                                   \
-        if (when) return mpti_cuda_bad(c, status, call, why);              \
-    } while (0)
+#define MPTI_REFUSE_AS(call, when, status, why)                                                            \
+    do { if (when) return mpti_cuda_bad(c, status, call, why); } while (0)
 #define MPTI_REFUSE(when, status, why) MPTI_REFUSE_AS(__func__, when, status, why)
 
 static const char *mpti_cuda_advice(cudaError_t e)
@@ -2161,19 +2159,6 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
     }
 }
 
-/* What the last kernel of a step does once: count a misuse, or close the step and count it. */
-MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take, uint32_t options)
-{
-    if (!mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0) return;
-    if (!in_order) {
-        state->misuse++;
-        mpti_refuse_step(&state->step);
-    } else if (!(options & MPT_STEP_STAYS_OPEN)) {
-        state->step.stage = (uint32_t)MPT_STAGE_STEPPED;
-        state->t += take;
-    }
-}
-
 template <class Ops>
 MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, typename Ops::config o, bool l2)
 {
@@ -2202,7 +2187,15 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
             if (zero) mpti_block_zero(&t, &chunk);
         }
     }
-    if (Ops::last_pass) mpti_finish_step(state, in_order, take, o.options);
+    /* the last kernel of a step does once: count a misuse, or close the step and count it */
+    if (!Ops::last_pass || !mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0) return;
+    if (!in_order) {
+        state->misuse++;
+        mpti_refuse_step(&state->step);
+    } else if (!(o.options & MPT_STEP_STAYS_OPEN)) {
+        state->step.stage = (uint32_t)MPT_STAGE_STEPPED;
+        state->t += take;
+    }
 }
 
 /* ---- LAMB, four kernels: moments; norms of each chunk; factor of each tensor; weights ---- */
@@ -2352,10 +2345,8 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
         const bool ok = mpti_##hyper##_ok(o) && !(o->options & ~MPTI_TAKES_##passes);                      \
         mpt_status status = mpti_cuda_step_ok(c, list, state, o, ok, mpti_##name##_needs(o), __func__);    \
         if (status == MPT_OK) status = MPTI_RUN_##passes(name, hyper);                                     \
-        if (status == MPT_OK && !(o->options & MPT_STEP_STAYS_OPEN)) {                                     \
-            c->stepped = state;                                                                            \
-            c->stepped_by = list;                                                                          \
-        }                                                                                                  \
+        if (status == MPT_OK && !(o->options & MPT_STEP_STAYS_OPEN))                                       \
+            c->stepped = state, c->stepped_by = list;                                                      \
         return status;                                                                                     \
     }
 #define MPTI_CUDA_STEP(id, name, hyper, needs, passes, device) MPTI_CUDA_STEP_##device(name, hyper, passes)
