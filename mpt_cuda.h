@@ -1216,7 +1216,11 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
     free(list);
 }
 
-MPTI_KERNEL(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value) { *state = value; }
+MPTI_KERNEL(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value)
+{
+    *state = value;
+    state->blocks_done = state->chunks_taken = 0u;
+}
 MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr) { state->lr = lr; }
 
 #define MPTI_BAD_STATE "scaler not initialised, or lr below 0 or not finite"
