@@ -221,7 +221,7 @@ TEST(convert_sizes)
 /* All floats, a block of consecutive patterns at a time. */
 TEST(convert_all_floats)
 {
-    const size_t n = (size_t)1 << (races ? 16 : 22);
+    const size_t n = (size_t)1 << (races ? 12 : 22);
 #ifdef MPT_CUDA_EMU
     const bool wanted = mt.long_mode;   /* some minutes here, some seconds on a GPU */
 #else
