@@ -1150,7 +1150,7 @@ typedef struct mpt_range_tolerance {
  * `headroom` doublings stay possible; among those, fewest flushed to zero, then fewest subnormal, then
  * nearest 1. What overflows at every scale is left aside. Without a tolerance no avoidable loss is accepted:
  * a few tiny outliers, or a huge one (-FLT_MAX for missing data), can ask for a scale that suits no other.
- *   headroom   in  bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
+ *   headroom   in  bits to keep free above the largest magnitude, 0..30: 3 if you are unsure, 0 for FP4, FP6
  *   tolerated  in  NULL: nothing. What is tolerated counts as no loss. With overflow above 0 the largest
  *                  values are left aside, and headroom counts above the highest binade of the others
  * Returns: MPT_OK (scale 1 if there are no finite nonzero numbers). */

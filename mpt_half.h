@@ -790,8 +790,8 @@ MPT_DEF mpt_status mpt_bf16_from_text(const char *text, mpt_bf16 *value);
 /* Block formats: small elements that share a scale. A row: enum name, text name, format of the elements,
  * format of the scale, elements per block. A number is element * scale (* tensor scale for NVFP4). A block
  * may cross from one row to the next: call row by row if that is unwanted. MXINT8, of integers, is not here.
- * Source: OCP Microscaling Formats (MX) v1.0, section 5.1; NVFP4 as in cuBLAS and cuDNN. GGUF
- * packs MXFP4 in another order, elements j and j + 16 of a block in one byte. */
+ * Source: OCP Microscaling Formats (MX) v1.0, section 5.1; NVFP4 as in cuBLAS and cuDNN. GGUF packs elements
+ * j and j + 16 of an MXFP4 block, j and j + 8 of an NVFP4 block in one byte: another order than ours. */
 #define MPT_BLOCKS(X)                                          \
     X(MPT_MXFP8_E4M3, "mxfp8_e4m3", MPT_E4M3, MPT_E8M0,  32)   \
     X(MPT_MXFP8_E5M2, "mxfp8_e5m2", MPT_E5M2, MPT_E8M0,  32)   \
@@ -818,7 +818,9 @@ MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block);
  *   ROUND     FLOOR of amax rounded to the element's precision     ... rounded to nearest, ties to even
  *   DEFAULT   FLOOR                                                ROUND
  * emax is the exponent of the element format's largest number. The scale is clamped to the finite range of
- * its format; a block that is not all zeros gets at least the least scale above zero. */
+ * its format; a block that is not all zeros gets at least the least scale above zero. FLOOR and ROUND clamp
+ * elements, so that only CEIL keeps stochastic rounding unbiased. E4M3 elements have the least error with CEIL
+ * (by 1 to 2 decibels, as measured), E2M1 elements with ROUND. */
 typedef MPTI_ENUM(mpt_block_scaling) {
     MPT_SCALE_DEFAULT, MPT_SCALE_FLOOR, MPT_SCALE_CEIL, MPT_SCALE_ROUND
 } mpt_block_scaling;
@@ -828,7 +830,7 @@ typedef struct mpt_block_opts {
     mpt_block_scaling scaling;
     int               packed;       /* nonzero: element codes are packed without gaps, as by mpt_pack_n */
     float             tensor_scale; /* finite and positive; 0 means 1, which MX formats demand */
-    mpt_opts          element;      /* how elements are rounded; overflow always saturates */
+    mpt_opts          element;      /* how elements (not scales) are rounded; overflow always saturates */
 } mpt_block_opts;
 
 /* mpt_block_quantize_n -- quantize n floats to element codes and scales.
@@ -852,9 +854,10 @@ MPT_DEF mpt_status mpt_block_quantize_n(mpt_block block, uint8_t *codes, uint8_t
 MPT_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uint8_t *codes,
                                           const uint8_t *scales, size_t n, const mpt_block_opts *opts);
 
-/* mpt_block_tensor_scale -- the tensor scale for NVFP4 with which no block's scale needs clamping: the
- * largest finite magnitude of n floats / (6 * 448), rounded to float, but not below the least float; 1 if all
- * finite numbers are zero, and for the MX formats.
+/* mpt_block_tensor_scale -- the tensor scale for NVFP4 with which no block's scale leaves the format's range:
+ * the largest finite magnitude of n floats / (6 * 448), rounded to float, but not below the least float; 1 if
+ * all finite numbers are zero, and for the MX formats. NVFP4 of small numbers needs it: without it, blocks
+ * with an amax below 6 * 2^-6 get subnormal scales, which have few bits.
  * Returns: MPT_OK.  Errors: MPT_E_ARG (*scale is unchanged).  Threads: any. */
 MPT_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, size_t n, float *scale);
 
@@ -5865,9 +5868,9 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  *    decode made from mpti_small_encode and mpti_small_decode, and a line of MPTI_CONVERSIONS (>>H11); its
  *    two kernels, a line for each in mpti_kernel_here, which makes mpt_convert_n fast too, and lines of
  *    MPTI_CONVERT_N (>>H14). All of them must give what mpt_encode gives.
- * 4. A block format is a row of MPT_BLOCKS (>>H10) and one of the table in tests/test_half_block.c. Scales
- *    other than powers of two must be UE4M3 and elements E2M1, or mpti_block_scale (>>H11) and mpti_blocks_*
- *    (>>H17) need changes.
+ * 4. A block format of 16 or 32 elements is a row of MPT_BLOCKS (>>H10) and one of tests/test_half_block.c.
+ *    Scales other than powers of two must be UE4M3 and elements E2M1. Anything else, other sizes too, needs
+ *    changes of mpti_block_scale (>>H11) and mpti_blocks_* (>>H17).
  * 5. The tests compare with the rows of tests/half_ref.h: type these from the standard, not from here.
  * An instruction set: add its path to those of >>H12, and there one block of functions that load each format
  * as floats and store floats as each format, with an MPTI_KERNEL_... macro of its own; then add its kernels
