@@ -4519,8 +4519,8 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
         return "a check was refused: by its status, after a refused step, or as a second one of its record, "
                "which needs all gradients in one list and an update before the next";
     if (!(s->in_use & 1u))
-        return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale, or this "
-               "is its second update";
+        return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale, or the "
+               "last update was a second one or had no check";
     if (!s->checks || (step && step->update != s->updates + 1u))
         return "mpt_check or mpt_unscale is due: none has read this step's gradients";
     if (step && mpti_may_combine(s, step) && !mpti_step_is_open(step))

@@ -819,8 +819,8 @@ MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block);
  *   DEFAULT   FLOOR                                                ROUND
  * emax is the exponent of the element format's largest number. The scale is clamped to the finite range of
  * its format; a block that is not all zeros gets at least the least scale above zero. FLOOR and ROUND clamp
- * elements, so that only CEIL keeps stochastic rounding unbiased. E4M3 elements have the least error with CEIL
- * (by 1 to 2 decibels, as measured), E2M1 elements with ROUND. */
+ * elements, so that only CEIL keeps stochastic rounding unbiased. The error is least with CEIL for E4M3 (by
+ * 1 to 2 decibels, as measured), with ROUND for E2M1. */
 typedef MPTI_ENUM(mpt_block_scaling) {
     MPT_SCALE_DEFAULT, MPT_SCALE_FLOOR, MPT_SCALE_CEIL, MPT_SCALE_ROUND
 } mpt_block_scaling;

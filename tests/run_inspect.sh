@@ -23,8 +23,8 @@ inspect=$out/inspect
 {
 check "the generator builds" ${CC:-cc} -O2 $strict -I. tests/inspect_files.c -o "$files" -lm
 for cc in gcc clang; do have $cc || skip "inspect with $cc: no such compiler"; done
-! have gcc || check "inspect builds with gcc and sanitizers" gcc -O1 -g1 $strict -fsanitize=address,undefined \
-    -fno-sanitize-recover=all -I. $sources -o "$out/inspect-gcc" $openmp $flags
+! have gcc || check "inspect builds with gcc and sanitizers" gcc -O1 -g1 $strict \
+    -fsanitize=address,undefined -fno-sanitize-recover=all -I. $sources -o "$out/inspect-gcc" $openmp $flags
 ! have clang || check "inspect compiles with clang" clang $strict -fsyntax-only -I. $sources \
     $(echo "$flags" | tr ' ' '\n' | grep -v '^-l')
 }
