@@ -97,12 +97,12 @@
  *               below half an ulp (a quarter, downward from 2^k) is lost: for study, and for large steps.
  *   stochastic  No master: param is the weight, rounded stochastically, so that small updates survive on
  *               average (the sum is first rounded to FP32: constant updates near 2^-23 of the weight may be
- *               off by a third, those below 2^-25 are lost), and none becomes Inf: a run that diverges ends
- *               at the largest number. Random bits: Philox4x32-10 of (element, tensor, steps), key seed.
+ *               off by a third, those below 2^-25 are lost). A run that diverges ends at the largest number,
+ *               or Inf if the sum is. Random bits: Philox4x32-10 of (element, tensor, steps), key seed.
  *   kahan       No master: extra keeps, in param_format, what the rounding of param lost, for the next step
  *               (in f16 times 2^11, a power of two that keeps it clear of f16's subnormals). In bf16 extra
  *               has 8 bits, too: updates below 2^-15 of the weight are off by 10% and more, from 2^-17 on
- *               some weights lose all of theirs, and below 2^-18 all do, where split keeps them.
+ *               some weights lose all of theirs, and below 2^-18 nearly all do; split keeps them.
  *   split       No master: param and extra are the two halves of the FP32 weight, exactly. param is the
  *               weight rounded to nearest bf16, ties away from zero; extra is the 16 bits to add to it. bf16
  *               only: 2^30 floats round to the f16 zero, and 16 bits cannot tell them apart. */
@@ -187,9 +187,9 @@ typedef struct mpt_fault {
  *   needs    in   MPT_NEEDS_* or-ed; for a step: mpt_optimizer_get(MPT_OPTIMIZER_...)->needs
  *   fault    out  NULL, or which tensor and why
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL; two arrays of a tensor overlap, or two of different tensors
- * unless both are only read, as gradients are), MPT_E_UNSUPPORTED (an unknown format, or one that the storage
- * cannot hold). Calls that take a list test each tensor every time, but overlaps between tensors only in
- * mpt_tensors_add, in an optimizer's first step (t 0) and where gradients are changed.  Threads: any. */
+ * unless both are only read: MPT_NEEDS_MASTER, _GRAD), MPT_E_UNSUPPORTED (an unknown format, or one that the
+ * storage cannot hold). Calls that take a list test each tensor every time, but overlaps between tensors only
+ * in mpt_tensors_add, in an optimizer's first step (t 0) and where gradients are changed.  Threads: any. */
 MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
                                         mpt_fault *fault);
 
@@ -287,7 +287,7 @@ MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t part
  *                master follows it
  *   dst  out     [n]
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing written.  Threads: one caller per tensor.
- * Exact: master and split hold every number exactly (NaNs become quiet), Kahan all but the last bits. */
+ * Exact: master and split hold every number exactly (split makes NaNs quiet), Kahan all but the last bits. */
 MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src);
 MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
 
@@ -631,7 +631,8 @@ MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *
  * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale per
  * tensor: give each tensor its own scaler, list and record, and join the records after the checks. A scale
  * that is a power of two costs no rounding between the subnormals and the overflow of the gradient's format.
- *   steps  in/out  [count], each checked, and not joined, clipped or stepped yet; each keeps its own cause
+ *   steps  in/out  [count], each checked, not clipped or stepped yet, and not joined, which no error tells;
+ *                  each keeps its own cause
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_ORDER; then nothing is changed.
  * Exact: their sums of squares are added in order.  Threads: one caller. */
 MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
@@ -686,7 +687,7 @@ MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count);
  * A bad step keeps factor 1: it is skipped anyway, and so Inf / Inf cannot make a NaN. The step multiplies by
  * this factor / scale, a float: below 2^-126 it is inexact, then 0.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step. A refused clip
- * makes the step be refused, too, and the next update tells.  Source: Pascanu et al. 2013, section 3.2. */
+ * makes the step be refused, too, and the next check and its update.  Source: Pascanu et al. 2013, 3.2. */
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
 
 /* mpt_clip_apply -- change gradients that mpt_unscale wrote back, for optimizers of your own: multiply them
@@ -1018,8 +1019,8 @@ typedef MPTI_ENUM(mpt_lint) { MPT_LINTS(MPTI_ID) MPT_LINT_COUNT } mpt_lint;
 /* mpt_lint_text -- one English sentence for a finding.  Threads: any. */
 MPT_DEF const char *mpt_lint_text(mpt_lint lint);
 
-/* mpt_lint_constant -- what is left of a constant in a format (E8M0: UNKNOWN): an eps, a mask constant
- *                      (-1e9), a clamp?
+/* mpt_lint_constant -- what is left of a constant in a format (E8M0 or NaN: UNKNOWN): an eps, a mask
+ *                      constant (-1e9), a clamp?
  * mpt_lint_update   -- does an update of this size (lr times a typical direction) change a weight of this
  *                      size in a storage, away from 0? It is lost below half an ulp: of the weight in
  *                      MPT_STORE_NEAREST, of what extra holds in MPT_STORE_KAHAN, of a float in others. For
@@ -1232,7 +1233,7 @@ typedef struct mpt_roundoff {
     uint64_t  count, zero, inf, nan;    /* of the numbers before scale and rounding */
     uint64_t  exact;                    /* finite nonzero: rounding keeps them */
     uint64_t  changed;                  /* finite nonzero: rounded, flushed or overflowed */
-    uint64_t  flushed;                  /* of the changed: became zero; if by the scale, from 2^-1074 */
+    uint64_t  flushed;                  /* of the changed: became zero, also by the scale alone */
     uint64_t  overflow;                 /* of the changed: became Inf or NaN; not in the errors below */
     uint64_t  relative[2];              /* sum of |error / x| in 2^-40, low and high word */
     uint64_t  ulps[2], bias[2];         /* sum of |error|, and of the error, in 2^-24 ulp; two's complement */
@@ -1556,7 +1557,7 @@ typedef struct mpt_row_rule {
  *   x     in      [n] what backprop gives for this row; must not overlap the tensor's arrays
  * A row in which a, or any factor * x (without momentum a * x), is Inf or NaN stays, and so does count: look
  * at found_inf, as no NaN reaches the weights of a run that diverges. A sum beyond the format's range is Inf,
- * or stochastically its largest number. Fastest where 8 divides first, 64 n.
+ * or stochastically its largest number (Inf beyond FP32's). Fastest where 8 divides first, 64 n.
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written, so ask
  * mpt_tensors_validate once before the loop (storage 0, the default, needs a master; t->n is all rows).
  * Threads: one caller per row and rule. Several threads may share a row without locks (Hogwild), each with
@@ -1625,8 +1626,8 @@ typedef MPTI_ENUM(mpt_activation) {
 } mpt_activation;
 
 /* mpt_activate, mpt_activate_grad -- y = f(x);  dx = dy * f'(x), from the input x of the forward pass. y may
- * be x, and dx may be dy, if the formats are the same. NaN stays NaN. GELU is x * Phi(x), inside in double,
- * as its tail is a product of large and tiny. They and softmax are a reference: loops of yours that
+ * be x, and dx may be dy or x, if the formats are the same. NaN stays NaN. GELU is x * Phi(x), in double, as
+ * its tail is a product of large and tiny. All activations and softmax are a reference: loops of yours that
  * compilers vectorize are many times as fast.  Errors: MPT_E_ARG also for an unknown f.
  * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit; its
  * dx is 0 where x <= 0, even if dy is Inf or NaN there. */
@@ -1640,7 +1641,7 @@ MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_f
 MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
                                size_t cols);
 
-/* mpt_softmax_grad -- dx = y * (dy - sum(y * dy)) row by row, from the result y.  dx may be dy. */
+/* mpt_softmax_grad -- dx = y * (dy - sum(y * dy)) row by row, from the result y.  dx may be dy or y. */
 MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *dy, mpt_format dy_format,
                                     const void *y, mpt_format y_format, size_t rows, size_t cols);
 
@@ -5449,7 +5450,8 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
     const size_t n = rows * cols, bytes = n * mpti_format_bytes(src_format);
     const int    bad = (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 8u / cols) ||
                     mpti_some_meet(dst, n, transposed, n, src, bytes);
-    return mpti_fp8_encode(dst_format, dst, transposed, src_format, src, rows, cols, scale, amax, bad);
+    return mpti_fp8_encode(dst_format, dst, transposed, src_format, src, n ? rows : 0, cols, scale, amax,
+                           bad);
 }
 #endif /* MPT_NO_FP8 */
 
@@ -9427,7 +9429,7 @@ static mpt_status mpti_run_rows(mpti_work work, mpt_activation f, size_t rows, s
         return status;
     c.row.f = f, c.row.factor = 1.0f, c.row.hot = (size_t)-1;
     c.work = work, c.cols = cols, c.first = 0, c.label = NULL;
-    MPTI_ROWS_IN_PARTS(&c, rows);
+    MPTI_ROWS_IN_PARTS(&c, n ? rows : 0);
     return MPT_OK;
 }
 

@@ -1008,6 +1008,29 @@ TEST(activations_special)
         CHECK_EQ_U(mpti_f32_bits(dx[kind]), x[kind] > 0.0f ? 0x7f800000u : 0u);
 }
 
+/* A gradient may replace what it is computed from. A matrix without columns has no rows to walk. */
+TEST(ops_in_place_and_empty)
+{
+    const size_t most = ~(size_t)0;
+    float        x[60], dy[60], want[60], scale = 1.0f, amax = 3.0f;
+    uint8_t      code[2] = {7u, 7u};
+    int          i;
+    for (i = 0; i < 60; i++)
+        x[i] = (float)(i % 7) * 0.125f, dy[i] = (float)(i % 5) - 1.75f;
+    CHECK_EQ_I(mpt_softmax_grad(want, MPT_F32, dy, MPT_F32, x, MPT_F32, 4, 15), MPT_OK);
+    CHECK_EQ_I(mpt_softmax_grad(x, MPT_F32, dy, MPT_F32, x, MPT_F32, 4, 15), MPT_OK);
+    CHECK(memcmp(x, want, sizeof x) == 0);
+    CHECK_EQ_I(mpt_activate_grad(MPT_ACT_GELU, want, MPT_F32, dy, MPT_F32, x, MPT_F32, 60), MPT_OK);
+    CHECK_EQ_I(mpt_activate_grad(MPT_ACT_GELU, x, MPT_F32, dy, MPT_F32, x, MPT_F32, 60), MPT_OK);
+    CHECK(memcmp(x, want, sizeof x) == 0);
+    CHECK_EQ_I(mpt_softmax(x, MPT_F32, x, MPT_F32, most, 0), MPT_OK);
+    CHECK_EQ_I(mpt_softmax_grad(x, MPT_F32, dy, MPT_F32, x, MPT_F32, most, 0), MPT_OK);
+    CHECK_EQ_I(mpt_bias_add(x, MPT_F32, dy, MPT_F32, most, 0), MPT_OK);
+    CHECK_EQ_I(mpt_fp8_encode_transpose(MPT_E4M3, code, code + 1, MPT_F32, x, most, 0, &scale, &amax),
+               MPT_OK);
+    CHECK(memcmp(x, want, sizeof x) == 0 && code[0] == 7u && mpti_f32_bits(amax) == 0x40400000u);
+}
+
 TEST(softmax)
 {
     size_t i, r, f, rows = 5, cols = 300;
@@ -1142,6 +1165,7 @@ int main(int argc, char **argv)
     RUN(bias);
     RUN(activations);
     RUN(activations_special);
+    RUN(ops_in_place_and_empty);
     RUN(softmax);
     RUN(softmax_special);
     RUN(cross_entropy);
