@@ -661,7 +661,7 @@ typedef int mpt_reduce_fn(void *user, double *values, size_t n);
  * Returns: MPT_OK.  Errors: MPT_E_ARG, without a reduction, also for a part without sums, or beside whole
  * tensors (those need a list and record of their own: see mpt_steps_join); MPT_E_ORDER on all ranks, with
  * found_inf, if one is not between check and clip or step; MPT_E_DATA if a reduction failed, without those
- * that follow: found_inf is set. After MPT_E_ARG and MPT_E_DATA other ranks wait: do not go on. */
+ * that follow: step->found_inf is set. After MPT_E_ARG and MPT_E_DATA other ranks wait: do not go on. */
 MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                     mpt_reduce_fn *reduce, void *user);
 
@@ -1057,7 +1057,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 #ifndef MPT_NO_REPORTS
 /* Calls of reports (>>M9, >>M10) return MPT_OK or, beside what stands at each: MPT_E_ARG for NULL, a value
  * out of range, reports that do not merge, or one whose init failed; MPT_E_UNSUPPORTED for an unknown format,
- * for e8m0, which has no zero, for numbers in tf32, and for a style (see mpt_style): then nothing is counted;
+ * for e8m0, which has no zero, for numbers in tf32, for a style (drawings, curves): then nothing is counted;
  * MPT_E_DATA if the writer failed.  Threads: one caller per report, but any number may read it. */
 
 /* The binades of FP64, which include those of every other format: floor(log2|x|) from -1074 to 1023. */
