@@ -2551,6 +2551,18 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     return status;
 }
 
+/* A Bloom filter of sizes of (whole) tensors, less `known`; empty ones do not count. Addresses may change. */
+MPTI_HD_CALL uint64_t mpti_sizes_filter(const mpt_tensor *tensors, size_t count, uint64_t known)
+{
+    uint64_t bits = 0u;
+    size_t   i;
+    for (i = 0; i < count; i++) {
+        const uint64_t n = tensors[i].whole ? tensors[i].whole : tensors[i].n;
+        bits |= (uint64_t)(tensors[i].n != 0u) << (n * 0x9e3779b97f4a7c15u >> 58);
+    }
+    return bits & ~known;
+}
+
 /* MPT_STAGE_PART if tensors are parts of larger ones, else 0. *mixed: are only some of the tensors parts? */
 MPTI_HD_CALL uint32_t mpti_parts_of(const mpt_tensor *t, size_t count, int *mixed)
 {
@@ -4229,17 +4241,6 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
             piece->t->sums[first / MPTI_CHUNK] = sum;
         c->slot[chunk % MPTI_SLOTS] += sum;
     }
-}
-
-/* A Bloom filter of sizes of (whole) tensors, less `known`. Not of addresses: arrays may move in a step. */
-static uint64_t mpti_sizes_filter(const mpt_tensor *tensors, size_t count, uint64_t known)
-{
-    uint64_t bits = 0u;
-    size_t   i;
-    for (i = 0; i < count; i++)
-        bits |= MPTI_ONE << ((uint64_t)(tensors[i].whole ? tensors[i].whole : tensors[i].n) *
-                             0x9e3779b97f4a7c15u >> 58);
-    return bits & ~known;
 }
 
 /* Test a list of gradients; if they are to be written, no two may overlap. */

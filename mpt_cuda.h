@@ -28,19 +28,19 @@
  *
  * A kernel that fails while it runs makes a later call return an error, such as cudaErrorIllegalAddress. What
  * only the device knows is in the state: look there now and then (mpt_cuda_state_get). misuse above 0 means
- * calls in the wrong order; scaler.verdict keeps what mpt_scaler_update would return. 16-bit copies must hold
- * the weights before the first forward pass: mpt_cuda_convert_n.
+ * calls in the wrong order, scaler.verdict above 0 that mpt_scaler_update would return MPT_E_SCALE. 16-bit
+ * copies must hold the weights before the first forward pass: mpt_cuda_convert_n.
  *
  * Scale, found_inf, step count, norm and learning rate live in one struct in device memory. So the calls only
  * queue work on a stream; they do not wait for the GPU, allocate device memory or read anything back, except
  * those named create, open, destroy or _sync. The kernels use the per-element functions of mpt_half.h and
- * mpt.h and add in the same order: results equal those of the CPU bit for bit, if the CPU code is compiled
- * without fast-math. Those of matrix products, which cublasLt computes, may differ.
+ * mpt.h and add in the same order: results equal those of the CPU bit for bit (but for the bits of NaNs), if
+ * the CPU code is compiled without fast-math. Those of matrix products, which cublasLt computes, may differ.
  *
- * What it does NOT do: your forward and backward pass; managed memory; FP8 optimizer state; Adafactor; a step
- * count or record for each list (all lists of a state have one); mpt_weights_set, mpt_publish and NVFP4's
- * tensor scale: compute these on the host, and copy. Matrix products need cublasLt (MPT_USE_CUBLASLT);
- * several GPUs need NCCL (MPT_USE_NCCL) or your own reduction, such as MPI.
+ * What it does NOT do: your forward and backward pass; managed memory; FP8 optimizer state; Adafactor; row
+ * calls; a step count or record for each list (all lists of a state have one); mpt_weights_set, mpt_publish,
+ * mpt_grad_get and NVFP4's tensor scale: compute these on the host, and copy. Matrix products need cublasLt
+ * (MPT_USE_CUBLASLT); several GPUs need NCCL (MPT_USE_NCCL) or your own reduction, such as MPI.
  *
  * Contents (search for the mark):
  *   >>C1 configuration              >>C12 kernel helpers
@@ -110,7 +110,7 @@ typedef struct mpt_cuda_state {
  * and may come before or after that of lists and states.
  *   out     out  the context, also on an error, for its error text: destroy it in any case; NULL: no memory
  *   device  in   CUDA's device number, from 0
- * Errors: also MPT_E_MEMORY; MPT_E_CUDA: also no driver, no such device.
+ * Errors: also MPT_E_MEMORY; MPT_E_ARG for a device below 0; MPT_E_CUDA: also no driver, no such device.
  * May wait for the device.  Threads: one caller per context. */
 MPT_CUDA_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device);
 MPT_CUDA_DEF void mpt_cuda_destroy(mpt_cuda *c);
@@ -129,7 +129,8 @@ MPT_CUDA_DEF int mpt_cuda_error_code(const mpt_cuda *c);
  * serves all tensors; and free the table, but not the arrays of the tensors.
  *   tensors  in   [count], in host memory; the arrays they point to are in device memory. Formats, storage
  *                 and moments may be any of mpt.h's, and differ from tensor to tensor; each tensor needs
- *                 grad. Parts of tensors need no `sums`. The table is a copy: later changes have no effect.
+ *                 grad (a step tests its other needs). Parts of tensors need no `sums`. The table is a
+ *                 copy: later changes have no effect.
  * Use a list on one stream at a time: it contains the partial sums of mpt_cuda_check.
  * Errors: also MPT_E_UNSUPPORTED, MPT_E_MEMORY. */
 MPT_CUDA_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
@@ -171,7 +172,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, co
  *                rounding MPT_RND_STOCHASTIC with seed, stream, step and first_element, from f32 to 16-bit
  *                and 8-bit formats: an element's random bits depend on its index, not on the launch
  *   state   in   NULL; or, with stochastic rounding, a state: its scaler.updates is added to opts->step, so
- *                that every replay of a captured graph rounds with new random bits
+ *                that every step of a captured graph rounds with new random bits
  *   stream  in   the conversion is queued there; the call does not wait
  * Errors: MPT_E_ARG (NULL with n > 0, an overlap, an unknown option); also MPT_E_UNSUPPORTED (another format,
  * the same format twice, other options).  Parity: bit-exact host/device, NaN included. */
@@ -182,7 +183,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, v
 
 #ifndef MPT_NO_BLOCKS
 /* mpt_cuda_block_quantize_n -- mpt_block_quantize_n on device memory, with the same bits.
- *   src   in  [n], in src_format: f32, f16 or bf16; full speed needs arrays aligned to 16 bytes
+ *   src   in  [n], aligned as its elements are: f32, f16 or bf16; full speed needs arrays aligned to 16 bytes
  *   opts  in  copied at the call; elements are always rounded to nearest-even
  *   cols  in  0: scales in the order of their blocks, as on the CPU. Otherwise src is a matrix with lines of
  *             cols elements, a multiple of the block size, and scales are laid out as block-scaled products
@@ -206,7 +207,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, 
  *   s      in  host memory, copied at the call; its pointers point to device memory
  *   scale  in  device memory, read when the kernel runs; NULL: 1
  *   amax   in/out  device memory; NULL: not recorded
- * Full speed needs arrays aligned to 16 bytes; for a transpose, also rows and cols that are multiples of 4.
+ * Arrays are aligned as elements are; full speed needs 16 bytes, a transpose also rows and cols of 4 k.
  * Errors: also as the functions of mpt.h.  Parity: bit-exact host/device, also amax, whatever the launch. */
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
@@ -221,10 +222,9 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
 
 // >>C7 the step ------------------------------------------------------------------------------------
 /* The calls of the training step of mpt.h, queued on a stream. The device checks their order, since a graph
- * replays them without the host: a call in the wrong order adds 1 to state->misuse, and changes nothing else.
- * (Only a refused check also changes step and scaler, and a refused step its record, as on the CPU: then a
- * loop that goes on may be refused for good, until mpt_cuda_state_set with a zeroed `step`.)
- * On an error they write nothing. */
+ * replays them without the host: a call in the wrong order adds 1 to state->misuse, and does to step and
+ * scaler what a refused call does on the CPU: a loop that goes on may be refused for good, until
+ * mpt_cuda_state_set with a zeroed `step`. On an error they write nothing. */
 
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
  *   format  in      MPT_F32, MPT_F16 or MPT_BF16; any other is MPT_E_UNSUPPORTED
@@ -243,9 +243,8 @@ MPT_CUDA_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list,
 /* mpt_cuda_accumulate, mpt_cuda_grads_zero -- as mpt_accumulate and mpt_grads_zero. Use the first, for
  * instance, to add the 16-bit gradients of each micro-batch to FP32 gradients. (A matrix product that makes a
  * gradient does not need it: let mpt_cuda_gemm add to an FP32 d, with beta 1. An epilogue's sums do not add.)
- *   dst, src  in  lists of tensors of the same sizes, otherwise MPT_E_ARG. Their gradients must not overlap;
- *                 this is not checked
- * Parity: bit-exact host/device, except that a NaN may have other bits. */
+ *   dst, src  in  lists of tensors of the same sizes, otherwise MPT_E_ARG. No two of all their gradients may
+ *                 overlap; this is not checked */
 MPT_CUDA_DEF mpt_status mpt_cuda_accumulate(mpt_cuda *c, const mpt_cuda_list *dst, const mpt_cuda_list *src,
                                             mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, mpt_stream stream);
@@ -284,8 +283,9 @@ MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_
  * last with MPT_STEP_STAYS_OPEN; only the last adds 1 to state->t. For stochastic rounding, give each of
  * these lists its own seed.
  * Errors: also MPT_E_ARG wherever the CPU refuses a tensor, or if MPT_STEP_ZERO_GRADS meets a gradient that
- * two tensors share; MPT_E_ORDER if the check that was queued or captured last was of another list (so
- * capture check and step in one graph), or if another has already taken the step. */
+ * two tensors share; MPT_E_ORDER if the context's last check, queued or captured, was of this state and of
+ * another list (so capture check and step in one graph), or if another list has already taken the step. Of
+ * earlier checks the device knows the sizes of tensors: a list with others is a misuse. */
 MPT_CUDA_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                           const mpt_sgd *o, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -297,7 +297,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_lamb_step(mpt_cuda *c, const mpt_cuda_list *lis
 MPT_CUDA_DEF mpt_status mpt_cuda_lion_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                            const mpt_lion *o, mpt_stream stream);
 
-/* mpt_cuda_scaler_update -- as mpt_scaler_update, whose status is in state->scaler.verdict then. */
+/* mpt_cuda_scaler_update -- as mpt_scaler_update; where that returns MPT_E_SCALE, verdict is above 0. */
 MPT_CUDA_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream);
 
 // >>C8 GPUs and advice -----------------------------------------------------------------------------
@@ -375,7 +375,7 @@ typedef struct mpt_gemm_args {
     int64_t     m, n, k;
     int64_t     lda, ldb, ldd;      /* leading dimensions: elements from column (row_major: row) to next */
     const void *a, *b;              /* device memory, as stored: before op() */
-    void       *d;                  /* device memory; read only if beta is not 0 */
+    void       *d;                  /* device memory apart from a and b; read only if beta is not 0 */
     const void *bias;               /* in bias_format. BIAS reads it, BGRAD writes it: [n] if row_major (one
                                        per output feature), otherwise [m]. BGRAD_A and BGRAD_B write it too */
     mpt_format  a_format, b_format; /* both MPT_F32, MPT_TF32 (FP32 in memory, multiplied as TF32),
@@ -392,7 +392,7 @@ typedef struct mpt_gemm_args {
                                        (or it is copied first); NULL: 1. With block_scales: block scales,
                                        as mpt_cuda_block_quantize_n with cols k stores them */
     const float *d_scale;           /* FP8 d: device scalar to multiply by; NULL: 1 */
-    float      *d_amax;             /* FP8 d: device scalar for the largest |value| before d_scale, or NULL */
+    float      *d_amax;             /* FP8 d: device scalar, set to max |value| before d_scale; or NULL */
     int64_t     a_stride, b_stride, d_stride;   /* elements from one product of a batch to the next; 0 is
                                        allowed for a and b. All products of a batch share one bias */
     uint32_t    batch;              /* number of products of this shape in one call; 0 counts as 1 */
@@ -463,7 +463,7 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g);
  *   workspace  in  your device memory, at least and aligned to 256 bytes, which outlives the context; or NULL
  *   bytes      in  size of the workspace; 0, with NULL: 32 MiB, which cuBLAS recommends for Hopper
  * Needs MPT_USE_CUBLASLT, defined where mpt_cuda.h is implemented, and -lcublasLt; else MPT_E_UNSUPPORTED.
- * A second call returns MPT_OK and changes nothing.  Errors: also MPT_E_MEMORY, MPT_E_CUBLAS.  Allocates. */
+ * A second call changes nothing.  Errors: also MPT_E_MEMORY, MPT_E_CUBLAS.  Allocates. */
 MPT_CUDA_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes);
 
 /* mpt_cuda_gemm -- queue one matrix product on cublasLt, with FP32 accumulation. For the first product of a
@@ -876,7 +876,7 @@ MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_
     const uint32_t ahead = (uint32_t)(first % 8);
     uint32_t       w[2 * MPTI_VEC];
     MPTI_FOR(q, 2) {
-        const uint64_t block = first / 8 + q;
+        const uint64_t block = (first / 8 + q) & ~(uint64_t)0 / 8;
         if (q == 1 && !ahead) continue;
         const mpt_philox_words words =
             mpt_philox4x32((uint32_t)block, (uint32_t)(block >> 32), stream, (uint32_t)step,
@@ -1107,6 +1107,7 @@ struct mpt_cuda_list {
     mpti_cuda_tensor *host;         /* the same as tensors, in host memory */
     uint64_t          chunk_count, tensor_count, whole_count;   /* the last: of the whole that parts are of */
     uint32_t          part;         /* MPT_STAGE_PART if a tensor is a part of a larger one, else 0 */
+    uint64_t          sizes;        /* mpti_sizes_filter */
     int               mixed;        /* some tensors are parts, and others are not */
     unsigned          has;          /* MPT_NEEDS_* met by all tensors; MPTI_ZEROES: no gradient is shared */
 };
@@ -1136,6 +1137,7 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     mpti_cuda_chunk *const chunk = (mpti_cuda_chunk *)calloc(1, chunk_bytes);
     l->host = (mpti_cuda_tensor *)calloc(1, tensor_bytes);
     l->part = mpti_parts_of(tensors, count, &l->mixed);
+    l->sizes = mpti_sizes_filter(tensors, count, 0u);
     cudaError_t e = l->host && chunk ? mpti_cuda_here(l->context) : cudaErrorMemoryAllocation;
     for (size_t i = 0; l->host && chunk && i < count; i++) {
         const mpt_tensor *const t = &tensors[i];
@@ -1469,6 +1471,7 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
                                 : n / (size_t)info->size + (n % (size_t)info->size != 0u);
     const size_t   code_bytes = b.packed ? mpt_packed_size(n, b.element->bits) : n;
     const size_t   in = n * mpti_format_bytes(src_format);
+    MPTI_REFUSE((uintptr_t)src % mpti_format_bytes(src_format), MPT_E_ARG, MPTI_UNALIGNED);
     MPTI_REFUSE(mpti_no_array(src, n, sizeof(float)) ||
                 mpti_some_meet(codes, code_bytes, scales, bytes, src, in), MPT_E_ARG, MPTI_OVERLAP);
     cudaError_t    e = n ? mpti_cuda_here(c) : cudaSuccess;
@@ -1629,7 +1632,9 @@ MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mp
 
 #define MPTI_REFUSE_FORMATS_BUT_FP8                                                                        \
     MPTI_REFUSE(!mpti_is_fp8(dst_format), MPT_E_UNSUPPORTED, "dst_format is not e4m3 or e5m2");            \
-    MPTI_REFUSE(!mpti_is_train_format(src_format), MPT_E_UNSUPPORTED, "src_format is not f32, f16 or bf16")
+    MPTI_REFUSE(!mpti_is_train_format(src_format), MPT_E_UNSUPPORTED, "src_format is not f32, f16 or bf16"); \
+    MPTI_REFUSE((uintptr_t)src % mpti_format_bytes(src_format) || ((uintptr_t)scale | (uintptr_t)amax) % 4u, \
+                MPT_E_ARG, MPTI_UNALIGNED)
 
 MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const float *scale, float *amax,
@@ -1690,7 +1695,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_scale(mpt_cuda_state *state, int32_t format, vo
 MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format, void *x,
                                            size_t n, mpt_stream stream)
 {
-    MPTI_REFUSE(!c || !state || (n && !x), MPT_E_ARG, "NULL argument");
+    MPTI_REFUSE(!c || !state || mpti_no_array(x, n, sizeof(float)), MPT_E_ARG, "NULL, or too large an array");
     MPTI_REFUSE(!mpti_is_train_format(format), MPT_E_UNSUPPORTED, "format is not f32, f16 or bf16");
     MPTI_REFUSE((uintptr_t)x % mpti_format_bytes(format), MPT_E_ARG, MPTI_UNALIGNED);
     return mpti_launch(c, __func__, format == MPT_F32 ? mpti_k_scale<uint32_t> : mpti_k_scale<uint16_t>,
@@ -1834,7 +1839,7 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
 #define MPTI_CHECK_BLOCKS 4u
 template <bool Write>
 MPTI_KERNEL(MPTI_THREADS, MPTI_CHECK_BLOCKS)
-mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state, uint32_t part)
+mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state, uint32_t part, uint64_t sizes)
 {
     /* all blocks read these before they count themselves as done; only the last one then changes them */
     const bool  in_order = state->scaler.in_use & 3u && mpti_may_check(&state->scaler, &state->step);
@@ -1859,10 +1864,11 @@ mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state, uint32_t part
     }
     mpti_block_add_bad(state, bad);
     if (!mpti_is_last_block(&state->blocks_done)) return;
-    if (in_order)
+    if (in_order) {
         mpti_block_finish_check(state, chunks, chunk_count, partial, Write ? 1.0f : factor,
                                 part | (Write ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED));
-    else if (threadIdx.x == 0) {
+        if (threadIdx.x == 0) state->step.sizes = sizes;
+    } else if (threadIdx.x == 0) {
         state->misuse++;
         mpti_refuse_check(&state->scaler, &state->step);
     }
@@ -1930,7 +1936,7 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
     c->checked = state;
     c->checked_by = list;
     return mpti_launch_list<MPTI_CHECK_BLOCKS>(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>,
-                                               list, stream, list->partial, state, list->part);
+                                               list, stream, list->partial, state, list->part, list->sizes);
 }
 
 MPT_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -2164,10 +2170,12 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
 }
 
 template <class Ops>
-MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, typename Ops::config o, bool l2)
+MPTI_KERNEL(MPTI_THREADS, 2)
+mpti_k_step(MPTI_OF_LIST, uint64_t sizes, mpt_cuda_state *state, typename Ops::config o, bool l2)
 {
     MPT_SHARED(typename Ops::consts, k, 1);
-    const bool in_order = mpti_step_is_open(&state->step) != 0, take = in_order && !state->step.found_inf;
+    const bool known = !state->step.sizes || !(sizes & ~state->step.sizes);
+    const bool in_order = known && mpti_step_is_open(&state->step), take = in_order && !state->step.found_inf;
     const bool zero = in_order && Ops::reads_grad && (o.options & MPT_STEP_ZERO_GRADS) != 0;
     o.lr = state->lr;
     o.t = state->t;
@@ -2273,17 +2281,20 @@ mpti_k_lamb_factors(mpti_cuda_tensor *tensors, uint64_t tensor_count, const doub
 static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_list *l, mpt_cuda_state *state,
                                  const mpt_lamb *o, mpt_stream stream)
 {
-    mpt_status status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_ops>, l, stream, state, *o, false);
+    mpt_status status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_ops>, l, stream, l->sizes, state, *o,
+                                         false);
     mpti_lamb_norms_ops::config norms;
     (mpt_lamb &)norms = *o;
     norms.partial = l->partial;
     if (status == MPT_OK)
-        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_norms_ops>, l, stream, state, norms, false);
+        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_norms_ops>, l, stream, l->sizes, state,
+                                  norms, false);
     if (status == MPT_OK)
         status = mpti_launch(c, call, mpti_k_lamb_factors, l->tensor_count, MPTI_THREADS,
                              stream, l->tensors, l->tensor_count, l->partial, state, *o);
     if (status == MPT_OK)
-        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_along_ops>, l, stream, state, *o, false);
+        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_along_ops>, l, stream, l->sizes, state, *o,
+                                  false);
     return status;
 }
 
@@ -2338,7 +2349,7 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
 #define MPTI_RUN_ONE(name, hyper) MPTI_RUN_PASS(hyper, false)
 #define MPTI_RUN_L2(name, hyper)  MPTI_RUN_PASS(hyper, true)
 #define MPTI_RUN_PASS(hyper, l2)                                                                           \
-    mpti_launch_list(c, __func__, mpti_k_step<mpti_##hyper##_ops>, list, stream, state, *o, l2)
+    mpti_launch_list(c, __func__, mpti_k_step<mpti_##hyper##_ops>, list, stream, list->sizes, state, *o, l2)
 #define MPTI_CUDA_STEP_0(name, hyper, passes)
 #define MPTI_CUDA_STEP_1(name, hyper, passes)                                                              \
     MPTI_OPS_##passes(hyper)                                                                               \

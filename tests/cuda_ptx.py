@@ -284,7 +284,7 @@ def judge_steps():
         status = host.host_check(a.host, 0) | host.host_check(b.host, 0)
         l2 = name == "adam"             # it has AdamW's kernel
         k = kernel("mpti_k_stepI\\d+mpti_%s_ops" % ("adamw" if l2 else name))
-        arguments = b.arguments(0, 1, None, 3) + o.raw[:size] + struct.pack("?", l2)
+        arguments = b.arguments(0, 1, None) + bytes(8) + b.arguments(3) + o.raw[:size] + struct.pack("?", l2)
         before = read(b.pointer[3], host.host_state_bytes())
         for tid in (0, 1, 77, 255):     # thread 0 puts the constants into shared memory, and ends the step
             ctypes.memmove(b.pointer[3], before, len(before))
@@ -303,7 +303,7 @@ def judge_checks():
             for scale in (8.0, 3.7, 2.0 ** 120):
                 a, b = (Step(grad, F16, 0, 0, CHUNK + 4096, scale) for _ in range(2))
                 k = kernel("mpti_k_checkILb%dE" % write)
-                k.run(b.arguments(0, 1, None, 2, 3) + bytes(4), 0)
+                k.run(b.arguments(0, 1, None, 2, 3) + bytes(16), 0)
                 # only thread 0 runs: the tree's first slot gets 32 times its sum
                 got = struct.unpack("<d", read(b.pointer[2], 8))[0]
                 x = b.bytes_of("grad", 0)
@@ -428,7 +428,7 @@ def rows():
         def run(n):
             # no chunk, or one: thread 0, which also adds for others, would have to ask for a second
             s = Step(f, F16, 0, 0, (n - 64) * THREADS, 8.0)
-            return k.run(s.arguments(0, 1, None, 2, 3) + bytes(4), 33)
+            return k.run(s.arguments(0, 1, None, 2, 3) + bytes(16), 33)
         return k, run, 0
 
     def step(name, f, storage=0, moments=0):
@@ -439,7 +439,7 @@ def rows():
         def run(n):
             s = Step(f, BF16, storage, moments, n * THREADS)
             host.host_check(s.host, 0)
-            return k.run(s.arguments(0, 1, None, 3) + config)
+            return k.run(s.arguments(0, 1, None) + bytes(8) + s.arguments(3) + config)
         return k, run, 0
 
     yield "check, f16", *checks(F16, 0), 2, 0, {}

@@ -358,7 +358,6 @@ struct Run {
     {
         const size_t n = host.size();
         CHECK_EQ_I((write_back ? mpt_unscale : mpt_check)(&scaler, &step, host.data(), n, NULL), MPT_OK);
-        step.sizes = 0u;            /* the device does not know it */
         OK((write_back ? mpt_cuda_unscale : mpt_cuda_check)(gpu.cuda, list, state, gpu.stream));
     }
     void clip(float max_norm)
@@ -1100,7 +1099,6 @@ struct Network {
                 put(t.grad.host(), MPT_F16, i, seed[i % SEEDS] * mpt_f32_from_f16(w));
             }
         CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size(), NULL), MPT_OK);
-        run.step.sizes = 0u;
         CHECK_EQ_I(mpt_clip(&run.step, 1.0f), MPT_OK);
         CHECK_EQ_I(o.step_host(run), MPT_OK);
         CHECK_EQ_I(mpt_scaler_update(&run.scaler), MPT_OK);
@@ -1373,6 +1371,8 @@ TEST(null_arguments)
     REFUSED(mpt_cuda_lr_set(c, NULL, 0.1f, s), "mpt_cuda_lr_set", MPT_E_ARG);
     REFUSED(mpt_cuda_scaler_scale_n(c, NULL, MPT_F32, NULL, 0, s), "mpt_cuda_scaler_scale_n", MPT_E_ARG);
     REFUSED(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 1, s), "mpt_cuda_scaler_scale_n", MPT_E_ARG);
+    REFUSED(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, run.state, (size_t)-1 / 2, s),
+            "mpt_cuda_scaler_scale_n", MPT_E_ARG);
     REFUSED(mpt_cuda_scaler_scale_n(c, run.state, MPT_F64, NULL, 0, s), "mpt_cuda_scaler_scale_n",
             MPT_E_UNSUPPORTED);
     REFUSED(mpt_cuda_check(c, NULL, run.state, s), "mpt_cuda_check", MPT_E_ARG);
@@ -1563,6 +1563,27 @@ TEST(wrong_list)
     for (mpt_cuda_list *l : {part[1], empty}) mpt_cuda_list_destroy(l);
 }
 
+/* The host remembers one check; the device remembers which sizes each state has checked. */
+TEST(a_list_of_another_state)
+{
+    Run            run(list_mixed(), 1024.0f, 2000, 0.01f), other(list_of_many(3), 1024.0f, 2000, 0.01f);
+    Optimizer      o = sgd_of("sgd", 0.9f, 0.0f, 0);
+    mpt_sgd        sgd = {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
+    for (Run *r : {&run, &other}) {
+        r->scale();
+        r->check(false);
+    }
+    CHECK_EQ_I(mpt_sgd_step(&sgd, &run.step, other.host.data(), other.host.size()), MPT_E_ORDER);
+    OK(mpt_cuda_sgd_step(gpu.cuda, other.list, run.state, &sgd, gpu.stream));
+    run.misuse++;
+    run.compare_state(0);
+    other.compare_weights();
+    CHECK_EQ_I(o.step_host(other), MPT_OK);
+    OK(o.step_device(other));
+    other.compare_state(1);
+    other.compare_weights();
+}
+
 TEST(a_list_outlives_its_context)
 {
     Run              run(list_mixed(), 1024.0f, 2000, 0.01f);
@@ -1730,7 +1751,6 @@ TEST(list_changed_while_captured)
     CU(cudaGraphInstantiate(&exec, graph, 0));
     CU(cudaGraphLaunch(exec, gpu.stream));
     CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size(), NULL), MPT_OK);
-    run.step.sizes = 0u;
     run.compare_state(0);
     CU(cudaGraphExecDestroy(exec));
     CU(cudaGraphDestroy(graph));
@@ -1857,7 +1877,7 @@ TEST(launch_fails)
     X(check_small_scale) X(scale_array) X(clip) X(scaler_traces) X(learning_rate) X(state_round_trip)      \
     X(sgd_steps) X(adamw_steps) X(steps_by_format) X(steps_on_any_grid) X(steps_without_moments)           \
     X(wrong_order) X(graph_replay) X(graph_state_set) X(null_arguments) X(null_context) X(null_arrays)     \
-    X(bad_lists) X(state_read_later) X(a_list_outlives_its_context)                                        \
+    X(bad_lists) X(state_read_later) X(a_list_outlives_its_context) X(a_list_of_another_state)              \
     X(lists_that_lack) X(wrong_list) X(bad_numbers) X(bad_device)
 #ifdef MPT_CUDA_EMU
 #define TESTS(X) COMMON_TESTS(X) X(step_never_waits) X(other_calls_never_wait) X(no_gpu) X(create_fails) \

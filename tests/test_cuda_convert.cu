@@ -272,7 +272,7 @@ TEST(stochastic_is_the_cpus)
                 o.seed = mt_random();
                 o.stream = (uint32_t)mt_random();
                 o.step = (uint32_t)mt_random();
-                o.first_element = n % 2 ? ((uint64_t)1 << 34) - 40 + n : n % 3;
+                o.first_element = n == 17 ? (uint64_t)-9 : n % 2 ? ((uint64_t)1 << 34) - 40 + n : n % 3;
                 stochastic(to, n, o, n % 7 == 5);
             }
     }
@@ -543,6 +543,10 @@ TEST(fp8_refuses)
             "overlap");
     REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, p, MPT_F32, q, (size_t)-1, scale, f, gpu.stream),
             MPT_E_ARG, "larger");
+    REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, p, MPT_F32, (char *)q + 2, 1, scale, f, gpu.stream),
+            MPT_E_ARG, "multiple");
+    REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E4M3, p, (char *)p + 8, MPT_F16, q, 1, 1, scale,
+                                          (float *)((char *)f + 2), gpu.stream), MPT_E_ARG, "multiple");
     REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, p, p, MPT_F32, q, 1, 1, scale, f, gpu.stream),
             MPT_E_ARG, "overlap");
     REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, p, q, MPT_F32, q, 1, 1, scale, f, gpu.stream),
@@ -688,6 +692,7 @@ TEST(block_quantize_refuses)
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, (uint8_t *)x.device() + 255, s, x.device(), MPT_F32, 64, 0, &o},
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, (uint8_t *)x.device(), x.device(), MPT_F32, 64, 0, &o},
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, (size_t)-1, 0, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, (char *)x.device() + 2, MPT_F32, 64, 0, &o},
         {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F64, 64, 0, &o},
         {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_E4M3, 64, 0, &o},
         {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 64, 0, &odd},

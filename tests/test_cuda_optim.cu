@@ -140,7 +140,6 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
         for (auto &b : tensors) b->gradients(scaler.scale, k == 2);     /* the third step is skipped */
         (void)mpt_scaler_scale(&scaler, 1.0f);
         CHECK_EQ_I(mpt_check(&scaler, &step, host.data(), host.size(), NULL), MPT_OK);
-        step.sizes = 0u;            /* the device does not know it */
         CHECK_EQ_I(mpt_clip(&step, 0.5f), MPT_OK);
         CHECK_EQ_I(o.host(o.o, &step, host.data(), host.size()), MPT_OK);
         (void)mpt_scaler_update(&scaler);
@@ -324,7 +323,6 @@ TEST(two_lists_in_one_step)
         (void)mpt_scaler_scale(&scaler, 1.0f);
         CHECK_EQ_I(mpt_check(&scaler, &step, host, 2, NULL), MPT_OK);
         CHECK_EQ_I(mpt_step_combine(&scaler, &step, host, 2, alone, NULL), MPT_OK);
-        step.sizes = 0u;            /* the device does not know it */
         CHECK_EQ_I(mpt_adamw_step(&adamw, &step, host, 1), MPT_OK);
         CHECK_EQ_I(mpt_lion_step(&lion, &step, host + 1, 1), MPT_OK);
         (void)mpt_scaler_update(&scaler);

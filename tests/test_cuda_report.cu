@@ -247,7 +247,6 @@ struct Rank {
         STATUS(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.1f), MPT_OK);
         (void)mpt_scaler_scale(&scaler, 1.0f);
         CHECK_EQ_I(mpt_check(&scaler, &step, &host, 1, NULL), MPT_OK);
-        step.sizes = 0u;            /* the device does not know it */
         STATUS(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, gpu.stream), MPT_OK);
         STATUS(mpt_cuda_check(gpu.cuda, list, state, gpu.stream), MPT_OK);
     }
