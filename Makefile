@@ -104,7 +104,7 @@ includedir=$${prefix}/include
 Name: mpt
 Description: Mixed-precision toolkit: small floats, loss scaling, FP16/FP32 training
 Version: $(VERSION)
-Cflags: -I$${includedir}
+Cflags: -I"$${includedir}"
 Libs: -lm
 endef
 # It finds the headers relative to its own place (/lib -> /usr/lib resolved), so that the whole may be moved.

@@ -59,14 +59,15 @@
 // >>M1 configuration ------------------------------------------------------------------------------
 /* Which file compiles the implementation, and what MPT_DEF and MPT_SIMD do: see mpt_half.h, >>H1.
  *
- * Macros that leave out a part: it then has no declarations, so that its use is a compile error.
+ * Macros that leave out a part: it then has no declarations, so that its use is a compile error
+ * (with tcc, of the linker).
  * MPT_NO_FP8         >>M6
  * MPT_NO_CHECKPOINT  >>M7
- * MPT_NO_REPORTS     >>M9 and >>M10
+ * MPT_NO_REPORTS     >>M9 and >>M10, mpt_graph_range
  * MPT_NO_OPS         >>M11 and >>M12
  * MPT_NO_GRAPH       >>M13 and >>M14
  * MPT_ONLY_TRAINING  leaves out all of these but >>M7, and the three parts of mpt_half.h
- * MPT_NO_STDIO       drawings, mpt_writer_file, the functions that print graphs, and <stdio.h>
+ * MPT_NO_STDIO       mpt_writer_file, the functions that print graphs, <stdio.h>; drawings are refused
  * With MPT_ONLY_CONVERSIONS nothing of mpt.h is left.
  *
  * Other settings:
@@ -9209,32 +9210,30 @@ static void mpti_gemm_range(void *context, MPTI_UNUSED size_t part, size_t begin
     }
 }
 
-/* A thin product whose y is contiguous along k: dot products of its stored rows and the few rows of x. If k
- * is at most MOST, x is packed as floats in `room`, unless it is contiguous along k in FP32 already.
- * Returns: 0, with nothing done, if x is not contiguous along k and cannot be packed. */
-static int mpti_gemm_dots(const mpti_gemming *g)
+/* A thin product whose y is contiguous along k: dot products of stored rows of y and the few rows of x. If k
+ * is at most MPTI_PACKED, x is packed as floats in `room`, unless it is FP32 and contiguous along k. */
+enum { MPTI_PACKED = MPTI_STACK_FLOATS / 3 };
+static void mpti_gemm_dots_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
-    enum { MOST = MPTI_STACK_FLOATS / 3 };
-    float            room[MOST], s[MOST];
+    const mpti_gemming *const g = (const mpti_gemming *)context;
+    float            room[MPTI_PACKED], s[MPTI_PACKED];
     const size_t     bytes = g->y.ld * mpti_format_bytes(g->y.format);
-    const int        packed = g->k <= MOST && (g->x.transposed || g->x.format != MPT_F32);
+    const int        packed = g->k <= MPTI_PACKED && (g->x.transposed || g->x.format != MPT_F32);
     const int        plain = g->part.c_format == MPT_F32 && mpti_f32_bits(g->part.alpha) == 0x3f800000u &&
                              !mpti_is_nonzero(g->part.beta);    /* the sums are the result */
     const mpt_format format = packed ? MPT_F32 : g->x.format;
     const size_t     line = (packed ? g->k : g->x.ld) * mpti_format_bytes(format);
     size_t           i, b, r, q, take, now, some;
-    if (g->x.transposed && !packed)
-        return 0;
     for (b = 0; b < g->m; b += now) {
         const unsigned char *x = packed ? (const unsigned char *)room : (const unsigned char *)g->x.data;
-        now = packed ? mpti_min(g->m - b, MOST / g->k) : g->m;
+        now = packed ? mpti_min(g->m - b, MPTI_PACKED / g->k) : g->m;
         if (packed)
             mpti_gemm_pack(room, &g->x, b, 0, now, g->k);
-        for (i = 0; i < g->n; i += take) {
+        for (i = begin; i < end; i += take) {
             const unsigned char *w = (const unsigned char *)g->y.data + i * bytes;
             float               *to;
             size_t               ld, down, right;       /* the result of w's next row, of x's next row */
-            take = mpti_min(g->n - i, (size_t)MOST / MPTI_THIN);
+            take = mpti_min(end - i, (size_t)MPTI_PACKED / MPTI_THIN);
             ld = plain ? g->part.ldc : g->across ? now : take;
             down = g->across ? ld : 1u, right = g->across ? 1u : ld;
             to = plain ? (float *)g->part.c + i * down + b * right : s;
@@ -9250,7 +9249,6 @@ static int mpti_gemm_dots(const mpti_gemming *g)
                 mpti_gemm_end(g, s, b, i, now, take);
         }
     }
-    return 1;
 }
 
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
@@ -9308,11 +9306,11 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     if (m == 1u && ldc == 1u)
         g.across = 0, g.part.ldc = n;   /* ... and C */
     g.x = x, g.y = y, g.m = m, g.n = n, g.k = k;
-    if (dots) {
-        if (mpti_gemm_dots(&g))
-            return MPT_OK;
-        g.thin = 0;
+    if (dots && (!x.transposed || k <= MPTI_PACKED)) {
+        (void)MPTI_IN_PARTS(n, 1u + ((size_t)1 << 18) / m / k, mpti_gemm_dots_range, &g);
+        return MPT_OK;
     }
+    g.thin = g.thin && !dots;
 #ifdef MPT_USE_CBLAS
     if (!g.thin && !g.across && x.format == MPT_F32 && y.format == MPT_F32 && c_format == MPT_F32 &&
         (m | n | k | x.ld | y.ld | ldc) < (size_t)1 << 31) {
@@ -9473,7 +9471,7 @@ MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void 
         return MPT_E_ARG;
     c.row.out = grad, c.row.out_format = grad_format;
     c.rows = rows, c.cols = cols;
-    (void)MPTI_IN_PARTS(cols, rows > MPTI_FAST_PART / MPTI_GROUP ? (size_t)MPTI_GROUP : cols,
+    (void)MPTI_IN_PARTS(cols, (MPTI_FAST_PART / MPTI_GROUP / (rows + 1u) + 1u) * (size_t)MPTI_GROUP,
                         mpti_columns_add_range, &c);
     return MPT_OK;
 }
@@ -11323,13 +11321,13 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 /* An optimizer: in >>M5, its struct of hyperparameters, or that of another one, its row in MPT_OPTIMIZERS,
  *   and the prototypes of its step and defaults; in >>M15, mpti_NAME_ok and _spares of its struct, its
  *   constants of a step and its formula for one element, shared with the GPU (fma for every multiply-add, no
- *   libm but sqrt; with v it takes v_max, too); in >>M18, its loop over a tile if ONE pass does all (with a
- *   root, that of AdamW is the model), else its OWN passes. A new struct also needs a row in
+ *   libm but sqrt; with v it takes v_max, too); in >>M18, MPTI_DEFAULTS, and its loop over a tile if ONE pass
+ *   does all (with a root, that of AdamW is the model), else its OWN passes. A new struct also needs a row in
  *   MPT_HYPERPARAMETERS and a pointer in mpt_state; let mpti_walk_state (>>M20) pass over it where it is
  *   absent, so that older checkpoints can be read. Steps, storages, the memory report and mpt_cuda.h follow
  *   from the row. Its tests: a recipe and optimizer_... in tests/train.h, its plain formula in naive_step
- *   and book_step of tests/test_mpt_optim.c, a line in tests/test_mpt_sizes.c, and parity in
- *   tests/test_cuda_optim.cu.
+ *   and book_step of tests/test_mpt_optim.c, its needs there, a line in tests/test_mpt_sizes.c, parity in
+ *   tests/test_cuda_optim.cu. Then, as for a dialect: digests, .expected of examples, README's tables.
  * A storage: its row in MPT_STORAGES (>>M2), one element in >>M15, mpti_weight_in and _out in >>M18.
  * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M3), what is new in its rule from mpti_scaler_move on
  *   (>>M15), its limits in mpti_scaler_config_ok and the states that it can reach in mpti_scaler_possible

@@ -66,8 +66,8 @@
  *
  * Other settings:
  * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C. To export them:
- *              extern "C" __attribute__((visibility("default"))) or __declspec(dllexport). Two versions of
- *              mpt in one program: MPT_STATIC in one, or it is chance which runs.
+ *              __attribute__((visibility("default"))) or __declspec(dllexport), in C++ after extern "C". Two
+ *              versions of mpt in one program: MPT_STATIC in one, or it is chance which runs.
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, if the compiler is
  *              gcc or clang and the processor x86 or aarch64. 0: the portable path only. 2 (SSE2 or NEON),
  *              3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the same bits
@@ -80,7 +80,7 @@
  *              neither is defined, a call runs on the calling thread. The bits do not depend on threads.
  * No macro changes a struct or a prototype. -fsingle-precision-constant makes limits of formats wrong.
  * Stack in KB at -O2: functions of one value take below 1, arrays, blocks and text up to 12, in mpt.h rows 6,
- * optimizers 14, check and reports up to 20, LAMB and Adafactor 50, mpt_gemm 54; at -O0 up to 128. */
+ * optimizers 14, check and reports up to 20, LAMB, Adafactor 50, mpt_gemm 54, CBLAS 130; at -O0 up to 128. */
 #if defined(MPT_ONLY_CONVERSIONS) || defined(MPT_ONLY_TRAINING)
 #undef MPT_NO_ARITHMETIC
 #undef MPT_NO_TEXT
@@ -4337,8 +4337,9 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
                  s->format == MPT_F32 && (d->format == MPT_F16 || d->format == MPT_BF16))
             return mpt_stochastic_n(d->format, dst, (const float *)src, n, opts);
     }
-    parts = MPTI_IN_PARTS(n, mpti_part_least(s->info->bytes == 1 ? MPTI_FAST_PART : MPTI_SLOW_PART, dst,
-                                             d->stride, src, s->stride, n), range, &c);
+    parts = MPTI_IN_PARTS(n, mpti_part_least(s->info->bytes == 1 || range == mpti_copy_range ? MPTI_FAST_PART
+                                                                                     : MPTI_SLOW_PART,
+                                             dst, d->stride, src, s->stride, n), range, &c);
     for (; flags && parts; parts--)
         *flags |= c.raised[parts - 1];
     return MPT_OK;
@@ -5860,7 +5861,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
 /* A format:
  * 1. Add its row to MPT_FORMATS (>>H3), at the end. Its limits, codes and names, mpt_encode, mpt_decode,
  *    mpt_anatomy and the README's table follow from that. Tests cover it by themselves; digests of what
- *    all formats give need new values: test_digest --print.
+ *    all formats give need new values (test_digest --print), and so do examples/03 and 12 (.expected).
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to all code that tests `specials`:
  *    from MPTI_EMIN to mpti_encode_number (>>H13), mpti_quantizer_init (>>H14), and some lines of >>H16.
  * 3. If it needs a type and fast conversions, add the type (>>H3); its prototypes (>>H5, >>H7); encode and

@@ -544,6 +544,21 @@ static void products(void)
         extra = extra * 3u + digest_all();
     }
 }
+static void thin_products(void)         /* of 3 vectors: dots with rows of W, y = x W' and y = W x */
+{
+    int k;
+    for (k = 0; k < 4; k++) {
+        fill_16(HERE(float), MPT_F32, N, 1.0f);
+        fill_16(more.bytes + SKEW * sizeof(mpt_bf16), MPT_BF16, 300 * 400, 1.0f);
+        CHECK_EQ_I(k < 2 ? mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, 3, 300, 400, 1.0f, IN(float),
+                                    MPT_F32, 400, MORE(mpt_bf16), MPT_BF16, 400, (float)k, OUT(mpt_f16),
+                                    MPT_F16, 300, NULL, 0)
+                         : mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 300, 3, 400, 1.0f,
+                                    MORE(mpt_bf16), MPT_BF16, 400, IN(float), MPT_F32, 3, (float)(k - 2),
+                                    OUT(float), MPT_F32, 3, NULL, 0), MPT_OK);
+        extra = extra * 3u + digest_all();
+    }
+}
 static void softmax(void)
 {
     fill_16(HERE(float), MPT_F32, N, 8.0f);
@@ -554,6 +569,10 @@ static void biases(void) { (void)mpt_bias_add(HERE(mpt_f16), MPT_F16, MORE(float
 static void bias_grads(void)            /* 100 columns: parts of 64 and 36 */
 {
     CHECK_EQ_I(mpt_bias_grad(OUT(float), MPT_F32, IN(mpt_bf16), MPT_BF16, N / 100, 100), MPT_OK);
+}
+static void wide_bias_grads(void)       /* parts of 1024 columns or fewer */
+{
+    CHECK_EQ_I(mpt_bias_grad(OUT(float), MPT_F32, IN(mpt_bf16), MPT_BF16, 20, N / 20), MPT_OK);
 }
 static void losses(void)
 {
@@ -603,9 +622,11 @@ enum { LOCKS = 1 };
 TEST(reports)
 {
     PASS(products, 1);
+    PASS(thin_products, 1);
     PASS(softmax, 1);
     PASS(biases, 1);
     PASS(bias_grads, 1);
+    PASS(wide_bias_grads, 1);
     PASS(losses, 1);
     PASS(checkpoints, 1);
     PASS(stagnations, LOCKS);

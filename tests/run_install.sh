@@ -5,7 +5,7 @@
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=$(mkdir -p "${1:-build}/install" && cd "${1:-build}/install" && pwd)
-check "make install" make --no-print-directory install PREFIX=/usr DESTDIR="$out/root"
+check "make install" make --no-print-directory install PREFIX="/my tools" DESTDIR="$out/root"
 cat > "$out/user.c" <<'C'
 #define MPT_IMPLEMENTATION
 #include <mpt.h>
@@ -13,10 +13,10 @@ int main(void) { return mpt_f16_from_f32(1.0f).bits == 0x3c00 && mpt_version() =
 C
 if have pkg-config; then
     flags=$(PKG_CONFIG_SYSROOT_DIR="$out/root" PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 \
-            PKG_CONFIG_PATH="$out/root/usr/lib/pkgconfig" pkg-config --cflags --libs mpt)
+            PKG_CONFIG_PATH="$out/root/my tools/lib/pkgconfig" pkg-config --cflags --libs mpt)
     check "a program builds from the installed headers" \
         sh -c "cc '$out/user.c' $flags -o '$out/user' && '$out/user'"
-    version=$(PKG_CONFIG_PATH="$out/root/usr/lib/pkgconfig" pkg-config --modversion mpt)
+    version=$(PKG_CONFIG_PATH="$out/root/my tools/lib/pkgconfig" pkg-config --modversion mpt)
     check "mpt.pc knows the version $version" sh -c "echo '$version' | grep -qE '^[0-9]+\.[0-9]+\.[0-9]+$'"
 else
     skip "pkg-config is not installed"
@@ -24,7 +24,8 @@ fi
 
 # A CMake project must find the package, which is moved to another place here, with its headers and libm.
 if have cmake; then
-    rm -rf "$out/moved" "$out/cmake" "$out/lib" && mkdir -p "$out/cmake" && mv "$out/root/usr" "$out/moved"
+    rm -rf "$out/moved" "$out/cmake" "$out/lib" && mkdir -p "$out/cmake"
+    mv "$out/root/my tools" "$out/moved"
     cp "$out/user.c" "$out/cmake"
     # cmake_project VERSION FLAG -- configure a project that requires this version
     cmake_project() {
