@@ -9639,20 +9639,14 @@ MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p)
     return MPT_E_UNSUPPORTED;
 }
 
-MPTI_NOINLINE static int mpti_is_policy_format(mpt_format f)
-{
-    return f == MPT_F64 || f == MPT_F32 || f == MPT_TF32 || f == MPT_F16 || f == MPT_BF16;
-}
+/* MPT_F64, F32, TF32, F16, BF16 stand in this order: each but F16 holds all values of those behind it. */
+MPTI_NOINLINE static int mpti_is_policy_format(mpt_format f) { return (unsigned)f <= (unsigned)MPT_BF16; }
 
 /* The wider of two formats; F32 for F16 and BF16, as neither holds all values of the other. */
 static mpt_format mpti_widest(mpt_format a, mpt_format b)
 {
-    const mpt_format_info *x = mpt_format_get(a), *y = mpt_format_get(b);
-    if (x->mantissa_bits >= y->mantissa_bits && x->exponent_bits >= y->exponent_bits)
-        return a;
-    if (y->mantissa_bits >= x->mantissa_bits && y->exponent_bits >= x->exponent_bits)
-        return b;
-    return MPT_F32;
+    const mpt_format wider = a < b ? a : b;
+    return a == b || wider < MPT_F16 ? wider : MPT_F32;
 }
 
 static int mpti_has_word(const char *words, const char *word)
@@ -9684,25 +9678,6 @@ static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_answe
             return 1;
     }
     return 0;
-}
-
-static mpt_status mpti_policy_refuse(const mpt_policy *p, const char *op, const mpt_format *inputs,
-                                     size_t count, const mpt_policy_answer *answer)
-{
-    size_t i;
-    if (!p || !op || !answer || mpti_no_array(inputs, count, sizeof *inputs) ||
-        mpti_no_array(p->rows, p->row_count, sizeof *p->rows))
-        return MPT_E_ARG;
-    for (i = 0; i < p->row_count; i++)
-        if (!p->rows[i].op || (unsigned)p->rows[i].rule >= (unsigned)MPT_RULE_COUNT)
-            return MPT_E_ARG;
-    for (i = 0; i < count; i++)
-        if (!mpti_is_policy_format(inputs[i]))
-            return MPT_E_UNSUPPORTED;
-    if (!mpti_is_policy_format(p->compute) || !mpti_is_policy_format(p->variable) ||
-        !mpti_is_policy_format(p->output))
-        return MPT_E_UNSUPPORTED;
-    return MPT_OK;
 }
 
 /* Apply the rule a->rule. On entry a->input and a->output are the widest format of the op's inputs. */
@@ -9743,12 +9718,19 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
 #define MPTI_WHY(id, name, why) why,
     static const char *const whys[] = {MPT_RULES(MPTI_WHY)};
     mpt_policy_answer a;
-    mpt_status        status = mpti_policy_refuse(p, op, inputs, count, answer);
     size_t            i;
-    if (status == MPT_OK && !mpti_policy_row(p, op, &a))
-        status = MPT_E_UNSUPPORTED;
-    if (status != MPT_OK)
-        return status;
+    if (!p || !op || !answer || mpti_no_array(inputs, count, sizeof *inputs) ||
+        mpti_no_array(p->rows, p->row_count, sizeof *p->rows))
+        return MPT_E_ARG;
+    for (i = 0; i < p->row_count; i++)
+        if (!p->rows[i].op || (unsigned)p->rows[i].rule >= (unsigned)MPT_RULE_COUNT)
+            return MPT_E_ARG;
+    for (i = 0; i < count; i++)
+        if (!mpti_is_policy_format(inputs[i]))
+            return MPT_E_UNSUPPORTED;
+    if (!mpti_is_policy_format(p->compute) || !mpti_is_policy_format(p->variable) ||
+        !mpti_is_policy_format(p->output) || !mpti_policy_row(p, op, &a))
+        return MPT_E_UNSUPPORTED;
     a.why = whys[a.rule];
     a.input = count ? inputs[0] : p->variable;
     for (i = 1; i < count; i++)
