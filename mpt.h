@@ -10070,6 +10070,7 @@ MPTI_DEFAULTS(mpt_graph_options, mpt_graph_defaults, MPT_GRAPH_TENSORFLOW, MPT_L
 /* A hash table, open addressing, at most half full. */
 typedef struct mpti_op_table { mpti_op_entry *entries; size_t mask; } mpti_op_table;
 
+/* The entry of this name, or an empty one where it would be. */
 static mpti_op_entry *mpti_op_find(const mpti_op_table *table, const char *name, size_t length)
 {
     uint32_t hash = 2166136261u;
@@ -10083,33 +10084,20 @@ static mpti_op_entry *mpti_op_find(const mpti_op_table *table, const char *name,
     }
 }
 
-static mpt_status mpti_op_enter_rows(mpt_graph *g, mpti_op_table *table, const mpt_graph_options *o)
+static mpti_op_entry *mpti_op_enter(const mpti_op_table *table, const char *name, size_t length)
 {
-    size_t i;
-    for (i = 0; i < o->row_count; i++) {
-        const mpt_list_row *row = &o->rows[i];
-        const int           removes = row->edit == MPT_LIST_REMOVE;
-        mpti_op_entry      *e;
-        if (!row->op || !row->op[0])
-            return mpti_graph_fail(g, MPT_E_ARG, NULL, "a list row needs an op");
-        if ((unsigned)row->edit > (unsigned)MPT_LIST_REMOVE ||
-            (!removes && (row->list <= MPT_LIST_NONE || row->list >= MPT_LIST_COUNT)))
-            return mpti_graph_fail(g, MPT_E_ARG, row->op,
-                                   "a list row needs a list, and one of add, override, remove");
-        e = mpti_op_find(table, row->op, strlen(row->op));
-        e->name = row->op;
-        e->length = (uint32_t)strlen(row->op);
-        if (row->edit == MPT_LIST_ADD && e->list != MPT_LIST_NONE && e->list != (uint8_t)row->list)
-            return mpti_graph_fail(g, MPT_E_DATA, row->op, "this op is in two lists");
-        e->list = (uint8_t)(removes ? MPT_LIST_NONE : row->list);
-    }
-    return MPT_OK;
+    mpti_op_entry *e = mpti_op_find(table, name, length);
+    e->name = name;
+    e->length = (uint32_t)length;
+    return e;
 }
 
+/* Enter the built-in lists, then the rows of the options. */
 static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const mpt_graph_options *o)
 {
-    const char *words;
-    size_t      size = 1024, i, n;
+    mpti_op_entry *e;
+    const char    *words;
+    size_t         size = 1024, i, n;
     while (size < 1024 + 2 * o->row_count)
         size *= 2;
     table->mask = size - 1;
@@ -10120,16 +10108,27 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
     for (i = 0; i < MPTI_OP_COUNT; i++) {
         const uint8_t list = mpti_ops[i].list[o->lists], kind = mpti_ops[i].kind;
         for (words = mpti_ops[i].names; *words && (list || kind); words += n + (words[n] == ' ')) {
-            mpti_op_entry *e;
             n = strcspn(words, " ");
-            e = mpti_op_find(table, words, n);
-            e->name = words;
-            e->length = (uint32_t)n;
+            e = mpti_op_enter(table, words, n);
             e->list = list ? list : e->list;
             e->kind = kind ? kind : e->kind;
         }
     }
-    return mpti_op_enter_rows(g, table, o);
+    for (i = 0; i < o->row_count; i++) {
+        const mpt_list_row *row = &o->rows[i];
+        const mpt_list      list = row->edit == MPT_LIST_REMOVE ? MPT_LIST_NONE : row->list;
+        if (!row->op || !row->op[0])
+            return mpti_graph_fail(g, MPT_E_ARG, NULL, "a list row needs an op");
+        if ((unsigned)row->edit > (unsigned)MPT_LIST_REMOVE || (unsigned)list >= (unsigned)MPT_LIST_COUNT ||
+            (list == MPT_LIST_NONE) != (row->edit == MPT_LIST_REMOVE))
+            return mpti_graph_fail(g, MPT_E_ARG, row->op,
+                                   "a list row needs a list, and one of add, override, remove");
+        e = mpti_op_enter(table, row->op, strlen(row->op));
+        if (row->edit == MPT_LIST_ADD && e->list != MPT_LIST_NONE && e->list != (uint8_t)list)
+            return mpti_graph_fail(g, MPT_E_DATA, row->op, "this op is in two lists");
+        e->list = (uint8_t)list;
+    }
+    return MPT_OK;
 }
 
 /* ---- what a rewrite works on ---- */
@@ -10226,51 +10225,46 @@ static int mpti_contains(const char *text, const char *part)
 
 /* ---- checking ---- */
 
-/* Returns: what is wrong with a type, output or input, or NULL. *fault: the node at fault, if it is known. */
-static const char *mpti_check_parts(const mpt_graph *g, const uint8_t *kind, const char **fault)
+/* Check the types, outputs and inputs, one by one. */
+static mpt_status mpti_check_parts(mpt_graph *g, const uint8_t *kind)
 {
-    uint64_t sum = 0;
-    uint32_t i;
+    const char *why = NULL;
+    uint64_t    sum = 0;
+    uint32_t    i, from, at;
     for (i = 0; i < g->type_count; i++) {
-        const int32_t f = g->types[i].format;
         if (g->types[i].node >= g->node_count || g->types[i].group >= g->type_count)
-            return "a type has an index out of range";
-        *fault = mpti_node_name(g, i);
-        if (f < MPT_TYPE_HANDLE || f >= (int32_t)MPT_FORMAT_COUNT)
-            return "one of its types has an unknown format";
-        *fault = NULL;
+            return mpti_graph_fail(g, MPT_E_DATA, NULL, "a type has an index out of range");
+        if (g->types[i].format < MPT_TYPE_HANDLE || g->types[i].format >= (int32_t)MPT_FORMAT_COUNT)
+            return mpti_graph_fail(g, MPT_E_DATA, mpti_node_name(g, i),
+                                   "one of its types has an unknown format");
     }
     for (i = 0; i < g->output_count; i++)
         sum += g->outputs[i].elements;
     if (sum > (uint64_t)1 << 60)
-        return "the tensors have more than 2^60 elements";
+        return mpti_graph_fail(g, MPT_E_DATA, NULL, "the tensors have more than 2^60 elements");
     for (i = 0; i < g->input_count; i++) {
-        uint32_t from, to;
         if (g->inputs[i].type >= g->type_count)
-            return "an input has an index out of range";
-        to = mpti_reader_node(g, i);
-        *fault = g->nodes[to].name;
+            return mpti_graph_fail(g, MPT_E_DATA, NULL, "an input has an index out of range");
+        at = mpti_reader_node(g, i);
         if (g->inputs[i].source == MPT_GRAPH_NONE)
-            return "one of its inputs is not connected";
-        if (g->inputs[i].source >= g->output_count || mpti_source(g, i) >= g->type_count)
-            return "one of its inputs reads an output that is not there";
-        from = g->types[mpti_source(g, i)].node;
-        if (from == to)
-            return "the node reads its own output";
-        if (g->types[mpti_source(g, i)].format != g->types[g->inputs[i].type].format)
-            return "one of its inputs has another format than the output it reads";
-        *fault = g->nodes[from].name;
-        if (kind[from] == MPTI_OP_NEXT && kind[to] != MPTI_OP_MERGE)
-            return "NextIteration may feed Merge nodes only";
-        *fault = NULL;
+            why = "one of its inputs is not connected";
+        else if (g->inputs[i].source >= g->output_count || mpti_source(g, i) >= g->type_count)
+            why = "one of its inputs reads an output that is not there";
+        else if ((from = g->types[mpti_source(g, i)].node) == at)
+            why = "the node reads its own output";
+        else if (g->types[mpti_source(g, i)].format != g->types[g->inputs[i].type].format)
+            why = "one of its inputs has another format than the output it reads";
+        else if (kind[from] == MPTI_OP_NEXT && kind[at] != MPTI_OP_MERGE)
+            why = "NextIteration may feed Merge nodes only", at = from;
+        if (why)
+            return mpti_graph_fail(g, MPT_E_DATA, g->nodes[at].name, why);
     }
-    return NULL;
+    return MPT_OK;
 }
 
 /* A topological sort: a node waits for the nodes that it reads, except for those that close a loop
  * (NextIteration). On a cycle without one of these the nodes wait forever, and those behind it too. */
-static const char *mpti_check_cycles(const mpt_graph *g, const uint8_t *kind, uint32_t *queue,
-                                     uint32_t *waits, const char **fault)
+static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t *queue, uint32_t *waits)
 {
     uint32_t i, t, in, reader, from, head = 0, tail = 0;
     memset(waits, 0, g->node_count * sizeof *waits);
@@ -10291,7 +10285,7 @@ static const char *mpti_check_cycles(const mpt_graph *g, const uint8_t *kind, ui
             }
     }
     if (tail == g->node_count)
-        return NULL;
+        return MPT_OK;
     for (i = 0; i < g->input_count; i++) {      /* queue[i]: now a node that node i waits for */
         from = g->types[mpti_source(g, i)].node;
         if (waits[from] && kind[from] != MPTI_OP_NEXT)
@@ -10300,15 +10294,13 @@ static const char *mpti_check_cycles(const mpt_graph *g, const uint8_t *kind, ui
     for (i = 0; !waits[i]; i++) {}
     for (head = 0; head < g->node_count; head++)        /* node_count steps upstream end on a cycle */
         i = queue[i];
-    *fault = g->nodes[i].name;
-    return "it lies on a cycle that no merge closes";
+    return mpti_graph_fail(g, MPT_E_DATA, g->nodes[i].name, "it lies on a cycle that no merge closes");
 }
 
 /* Set up the working data of a rewrite, and check the graph. */
 static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_options *o)
 {
     const size_t  nodes = g->node_count + (size_t)1, types = g->type_count + (size_t)1;
-    const char   *why, *fault = NULL;
     mpti_op_table ops;
     mpt_status    status;
     uint32_t      i;
@@ -10340,10 +10332,8 @@ static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_optio
             e = mpti_op_find(&ops, mpti_norm_v2(e->kind), strlen(mpti_norm_v2(e->kind)));
         a->list[i] = e->list;
     }
-    why = mpti_check_parts(g, a->kind, &fault);
-    if (!why)
-        why = mpti_check_cycles(g, a->kind, a->queue, a->queue + g->node_count, &fault);
-    return why ? mpti_graph_fail(g, MPT_E_DATA, fault, why) : MPT_OK;
+    status = mpti_check_parts(g, a->kind);
+    return status == MPT_OK ? mpti_check_cycles(g, a->kind, a->queue, a->queue + g->node_count) : status;
 }
 
 MPT_DEF mpt_status mpt_graph_check(mpt_graph *g)
