@@ -10357,12 +10357,6 @@ MPTI_NOINLINE static void mpti_paint(mpti_amp *a, uint32_t t, unsigned bits, mpt
     a->via[t] = via;
 }
 
-MPTI_NOINLINE static void mpti_unpaint(mpti_amp *a, uint32_t t, mpt_graph_why why, uint32_t via)
-{
-    a->bits[t] &= ~MPTI_LOW;
-    mpti_paint(a, t, 0u, why, via);
-}
-
 /* The first type of this node that has this format, or MPT_GRAPH_NONE. */
 MPTI_NOINLINE static uint32_t mpti_type_like(const mpt_graph *g, uint32_t node, int32_t format)
 {
@@ -10517,18 +10511,13 @@ static void mpti_visit(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_
 /* Spread within a node between tensors and a list: it writes FP32 inputs to it, and reads outputs from it. */
 static void mpti_visit_across(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_t from, unsigned way)
 {
-    const mpt_graph      *g = a->g;
-    const mpt_graph_type *me = &g->types[t], *other;
-    uint32_t              i;
-    if (!(a->bits[t] & (MPTI_HANDLE | MPTI_F32)) ||
-        (way == MPTI_FORWARD ? me->first_input : me->first_output) == MPT_GRAPH_NONE)
-        return;
-    i = mpti_type_like(g, me->node, a->bits[t] & MPTI_HANDLE ? (int32_t)MPT_F32 : MPT_TYPE_HANDLE);
-    if (i == MPT_GRAPH_NONE)
-        return;
-    other = &g->types[i];
-    if ((way == MPTI_FORWARD ? other->first_output : other->first_input) != MPT_GRAPH_NONE)
-        mpti_visit(a, s, i, from, way);
+    const mpt_graph *g = a->g;
+    const int32_t    format = a->bits[t] & MPTI_HANDLE ? (int32_t)MPT_F32 : MPT_TYPE_HANDLE;
+    const uint32_t   other = mpti_type_like(g, g->types[t].node, format);
+    const uint32_t   reads = way == MPTI_FORWARD ? t : other, writes = way == MPTI_FORWARD ? other : t;
+    if (other != MPT_GRAPH_NONE && (a->bits[t] & (MPTI_HANDLE | MPTI_F32)) &&
+        g->types[reads].first_input != MPT_GRAPH_NONE && g->types[writes].first_output != MPT_GRAPH_NONE)
+        mpti_visit(a, s, other, from, way);
 }
 
 /* Mark all types that can be reached from the queue, breadth first and in linear time. */
@@ -10558,23 +10547,12 @@ static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoi
         a->bits[a->queue[head]] &= MPTI_PASSED - 1u;
 }
 
-/* Step 2: deny spreads forward from deny ops, through infer ops, and through clear ops that lead to a deny or
- * infer op by clear ops only. Types that mpti_pass_lists denied keep their reason. */
-static void mpti_pass_deny(mpti_amp *a)
-{
-    mpti_mark(a, MPTI_UP, 0u, 0u, MPT_WHY_NONE, NULL);
-    mpti_spread(a, MPTI_BACKWARD, MPTI_ON(MPT_LIST_CLEAR), 0u, MPTI_UP, MPT_WHY_NONE, a->carry);
-    mpti_mark(a, MPTI_ON(MPT_LIST_DENY), MPTI_DENIED, MPTI_DENIED, MPT_WHY_DENY, a->via);
-    mpti_spread(a, MPTI_FORWARD, MPTI_UP, 0u, MPTI_DENIED, MPT_WHY_AFTER_DENY, a->via);
-    mpti_mark(a, MPTI_HELD, MPTI_DENIED, MPTI_DENIED, MPT_WHY_NONE, NULL);
-}
-
 /* If one of a group is denied or fixed, all are; else if one is low, all are. Elements need no low kernel. */
 static void mpti_pass_groups(mpti_amp *a)
 {
     const unsigned element = MPTI_ELEMENT | MPTI_FREE;
     uint32_t      *decides = a->carry;          /* at the root of each group: the member that decides */
-    uint32_t      *first, i, by, n = a->g->type_count;
+    uint32_t      *first, i, by, denied, n = a->g->type_count;
     memset(decides, 0xff, n * sizeof *decides);
     for (i = 0; i < n; i++) {
         if (!(a->bits[i] & MPTI_GROUPED) || !(a->bits[i] & MPTI_F32))
@@ -10590,25 +10568,13 @@ static void mpti_pass_groups(mpti_amp *a)
         by = decides[mpti_root(a->group, 1, i)];
         if (by == MPT_GRAPH_NONE || !(a->bits[i] & MPTI_F32))
             continue;
-        if (!(a->bits[by] & MPTI_DENIED)) {
-            if (!(a->bits[i] & MPTI_LOW))
-                mpti_paint(a, i, MPTI_LOW, MPT_WHY_GROUP_LOW, by);
-        } else {
+        denied = a->bits[by] & MPTI_DENIED;
+        if (denied)
             a->bits[i] &= ~MPTI_LOW;
-            if (!(a->bits[i] & MPTI_DENIED))
-                mpti_paint(a, i, MPTI_DENIED, MPT_WHY_GROUP_FP32, by);
-        }
+        if (!(a->bits[i] & (denied ? MPTI_DENIED : MPTI_LOW)))
+            mpti_paint(a, i, denied ? MPTI_DENIED : MPTI_LOW,
+                       denied ? MPT_WHY_GROUP_FP32 : MPT_WHY_GROUP_LOW, by);
     }
-}
-
-/* Step 3: clear and infer ops downstream of an allow op become low if they lead to one by such ops only. */
-static void mpti_pass_between(mpti_amp *a)
-{
-    mpti_mark(a, MPTI_ROOT, 0u, MPTI_DOWN, MPT_WHY_NONE, NULL);
-    mpti_spread(a, MPTI_FORWARD, MPTI_INNER, MPTI_DENIED, MPTI_DOWN, MPT_WHY_NONE, a->carry);
-    mpti_mark(a, MPTI_ROOT, 0u, MPTI_BETWEEN, MPT_WHY_NONE, NULL);
-    mpti_spread(a, MPTI_BACKWARD, MPTI_DOWN, MPTI_ROOT, MPTI_BETWEEN, MPT_WHY_NONE, a->to);
-    mpti_mark(a, MPTI_BETWEEN, MPTI_LOW, MPTI_LOW, MPT_WHY_BETWEEN, a->carry);
 }
 
 /* Step 4 (up to TensorFlow 2.19 for the BF16 lists only): an infer op becomes low if a low op feeds it and no
@@ -10637,8 +10603,8 @@ MPTI_NOINLINE static int mpti_loop_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
 {
     if (!(a->bits[t] & MPTI_LOW))
         return 0;
-    mpti_unpaint(a, t, MPT_WHY_GROUP_FP32, fp32);
-    a->bits[t] |= MPTI_DENIED;
+    a->bits[t] &= ~MPTI_LOW;
+    mpti_paint(a, t, MPTI_DENIED, MPT_WHY_GROUP_FP32, fp32);
     return 1;
 }
 
@@ -10676,55 +10642,43 @@ static int mpti_pass_loops(mpti_amp *a)
 static void mpti_pass_casts(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
-    uint32_t         i, in;
+    uint32_t         i, in, reader = MPT_GRAPH_NONE;
     for (i = 0; i < g->type_count; i++) {
-        uint32_t low = MPT_GRAPH_NONE;
-        int      all = (a->bits[i] & (MPTI_CAST | MPTI_HELD | MPTI_LOW)) == MPTI_CAST;
-        if (!all)
+        if ((a->bits[i] & (MPTI_CAST | MPTI_HELD | MPTI_LOW)) != MPTI_CAST)
             continue;
         MPTI_FOR_ALL_READERS(in, i) {
-            low = g->inputs[in].type;
-            all &= (a->bits[low] & MPTI_LOW) != 0;
+            reader = g->inputs[in].type;
+            if (!(a->bits[reader] & MPTI_LOW))
+                break;
         }
-        if (all)
-            mpti_paint(a, i, MPTI_LOW, MPT_WHY_CAST_LOW, low);
+        if (in == MPT_GRAPH_NONE)
+            mpti_paint(a, i, MPTI_LOW, MPT_WHY_CAST_LOW, reader);
     }
 }
 
-/* Why a type stays FP32, if no pass has recorded a reason. any: whether step 1 made a type low. */
-static mpt_graph_why mpti_reason(const mpti_amp *a, uint32_t t, int any)
-{
-    const uint32_t node = a->g->types[t].node, flags = a->g->nodes[node].flags;
-    if (flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL))
-        return MPT_WHY_KEPT;
-    if (!a->process[node])
-        return MPT_WHY_DEVICE;
-    if (a->bits[t] & MPTI_HELD)
-        return (mpt_graph_why)a->why[t];
-    if (a->list[node] == MPT_LIST_NONE)
-        return MPT_WHY_UNLISTED;
-    if (!any)
-        return MPT_WHY_NOTHING;
-    if (!(a->bits[t] & MPTI_ABLE))
-        return MPT_WHY_NO_KERNEL;
-    if (a->bits[t] & MPTI_VARIABLE)
-        return MPT_WHY_VARIABLE;
-    return a->list[node] == MPT_LIST_INFER ? MPT_WHY_INFER : MPT_WHY_APART;
-}
-
+/* Why a type stays FP32, where no pass has recorded a reason. any: whether step 1 made a type low. */
 static void mpti_pass_reasons(mpti_amp *a, int any)
 {
     const uint32_t said = 1u << MPT_WHY_DENY | 1u << MPT_WHY_AFTER_DENY | 1u << MPT_WHY_NO_KERNEL |
                           1u << MPT_WHY_GROUP_FP32 | 1u << MPT_WHY_KEPT;
     uint32_t       i;
-    for (i = 0; i < a->g->type_count; i++)
-        if (!(a->bits[i] & MPTI_F32)) {
-            mpti_unpaint(a, i, MPT_WHY_ALREADY, MPT_GRAPH_NONE);
-        } else if (!(a->bits[i] & MPTI_LOW) && !(said >> a->why[i] & 1u)) {
-            const mpt_graph_why why = mpti_reason(a, i, any);
-            if (a->why[i] != (uint8_t)why)
-                mpti_paint(a, i, 0u, why, MPT_GRAPH_NONE);
-        }
+    for (i = 0; i < a->g->type_count; i++) {
+        const uint32_t node = a->g->types[i].node, flags = a->g->nodes[node].flags, was = a->why[i];
+        const uint32_t why =
+            !(a->bits[i] & MPTI_F32)                            ? MPT_WHY_ALREADY
+            : (a->bits[i] & MPTI_LOW) || (said >> was & 1u)     ? was
+            : flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)    ? MPT_WHY_KEPT
+            : !a->process[node]                                 ? MPT_WHY_DEVICE
+            : a->bits[i] & MPTI_HELD                            ? was
+            : a->list[node] == MPT_LIST_NONE                    ? MPT_WHY_UNLISTED
+            : !any                                              ? MPT_WHY_NOTHING
+            : !(a->bits[i] & MPTI_ABLE)                         ? MPT_WHY_NO_KERNEL
+            : a->bits[i] & MPTI_VARIABLE                        ? MPT_WHY_VARIABLE
+            : a->list[node] == MPT_LIST_INFER                   ? MPT_WHY_INFER
+                                                                : MPT_WHY_APART;
+        if (why != was)
+            mpti_paint(a, i, 0u, (mpt_graph_why)why, MPT_GRAPH_NONE);
+    }
 }
 
 /* ---- min_cut: each output whose ends (writer and readers) are not all alike costs one cast ----
@@ -10768,24 +10722,11 @@ static void mpti_flow_search(mpti_flow *f, uint32_t start, uint32_t stop, uint32
     }
 }
 
-/* Push as much flow along the path from S to T as fits. */
-static void mpti_flow_push(mpti_flow *f, uint32_t length)
-{
-    uint64_t least = ~(uint64_t)0;
-    uint32_t i;
-    for (i = 0; i < length; i++)
-        least = f->arcs[f->path[i]].room < least ? f->arcs[f->path[i]].room : least;
-    for (i = 0; i < length; i++) {
-        f->arcs[f->path[i]].room -= least;
-        f->arcs[f->path[i] ^ 1u].room += least;
-    }
-}
-
 /* Dinic's algorithm; the search for paths is depth first, with a stack of arcs in place of recursion. */
 static void mpti_flow_run(mpti_flow *f)
 {
     for (;;) {
-        uint32_t length = 0, v = MPTI_FLOW_S;
+        uint32_t length = 0, v = MPTI_FLOW_S, i;
         memset(f->level, 0xff, f->nodes * sizeof *f->level);
         mpti_flow_search(f, MPTI_FLOW_S, MPTI_FLOW_T, 0, 1);
         if (f->level[MPTI_FLOW_T] == MPT_GRAPH_NONE)
@@ -10793,9 +10734,14 @@ static void mpti_flow_run(mpti_flow *f)
         memcpy(f->now, f->first, f->nodes * sizeof *f->now);
         for (;;) {
             uint32_t e = f->now[v];
-            if (v == MPTI_FLOW_T) {
-                mpti_flow_push(f, length);
-                length = 0;
+            if (v == MPTI_FLOW_T) {             /* push as much flow along the path as fits */
+                uint64_t least = MPTI_FLOW_ANY;
+                for (i = 0; i < length; i++)
+                    least = f->arcs[f->path[i]].room < least ? f->arcs[f->path[i]].room : least;
+                while (length > 0) {
+                    f->arcs[f->path[--length]].room -= least;
+                    f->arcs[f->path[length] ^ 1u].room += least;
+                }
                 v = MPTI_FLOW_S;
                 continue;
             }
@@ -10815,39 +10761,21 @@ static void mpti_flow_run(mpti_flow *f)
     }
 }
 
-/* After the flow: give a level below `high` to the nodes that become low. The largest S side of a minimum cut
- * is the set of nodes that cannot reach T. Of these only the ones that such nodes connect to S become low, so
- * that no part without an allow op does. The nodes of outputs, from `real` on, are always passed through. */
-static void mpti_flow_sides(mpti_flow *f, uint32_t real, uint32_t high)
-{
-    uint32_t v;
-    memset(f->level, 0xff, (f->nodes + (size_t)1) * sizeof *f->level);
-    mpti_flow_search(f, MPTI_FLOW_T, f->nodes, 1, 1);
-    for (v = 0; v < f->nodes; v++)
-        f->level[v] = f->level[v] != MPT_GRAPH_NONE && v < real ? high : MPT_GRAPH_NONE;
-    mpti_flow_search(f, MPTI_FLOW_S, f->nodes, 0, 0);
-}
-
-/* May the cut choose a type's format? If low, or if an undenied cast, clear or infer op without variable. */
-static int mpti_cut_free(unsigned bits)
-{
-    return (bits & MPTI_LOW) ||
-           (!(bits & MPTI_DENIED) &&
-            ((bits & MPTI_CAST) || (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER));
-}
-
-/* Set side[t]: S if type t must be low, T if it must not, else its group's node.  Returns: how many nodes. */
+/* Set side[t]: S if type t must be low, T if it must not, else its group's node.  Returns: how many nodes.
+ * The cut may choose the format of low types, and of undenied casts, clear and infer ops without variable. */
 static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
 {
     uint32_t *group = a->carry, *s, i, n = a->g->type_count, count = 2;     /* group[root]: side */
     memset(group, 0xff, n * sizeof *group);
     for (i = 0; i < n; i++) {
+        const unsigned bits = a->bits[i];
+        const int      inner = (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER;
         s = &group[mpti_root(a->group, 1, i)];
-        if (!(a->bits[i] & MPTI_F32))
+        if (!(bits & MPTI_F32))
             continue;
-        if (!mpti_cut_free(a->bits[i]))
+        if (!(bits & MPTI_LOW) && ((bits & MPTI_DENIED) || !(inner || (bits & MPTI_CAST))))
             *s = MPTI_FLOW_T;
-        else if ((a->bits[i] & MPTI_LOW) && (a->bits[i] & MPTI_ON(MPT_LIST_ALLOW)) && *s != MPTI_FLOW_T)
+        else if ((bits & MPTI_LOW) && (bits & MPTI_ON(MPT_LIST_ALLOW)) && *s != MPTI_FLOW_T)
             *s = MPTI_FLOW_S;
     }
     for (i = 0; i < n; i++) {
@@ -10903,7 +10831,7 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
     mpt_graph     *g = a->g;
     const size_t   types = g->type_count + (size_t)4, outputs = g->output_count, inputs = g->input_count;
     const size_t   nodes = types + 2 * outputs + 4, arcs = 2 * types + 8 * outputs + 6 * inputs;
-    const uint32_t high = MPT_GRAPH_NONE - 1;
+    const uint32_t high = MPT_GRAPH_NONE - 1;           /* level of types that become FP32 */
     uint32_t      *side = (uint32_t *)mpti_graph_alloc(g, 2 * types + inputs + outputs, sizeof *side, 1);
     uint32_t       i, real, in;
     mpti_flow      f;
@@ -10921,14 +10849,23 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
     real = f.nodes = mpti_cut_nodes(a, side);
     mpti_cut_arcs(a, &f, side, side + types, side + 2 * types);
     mpti_flow_run(&f);
-    mpti_flow_sides(&f, real, high);
+    /* The largest S side of a minimum cut is the set of nodes that cannot reach T. Of these only the ones
+     * that such nodes connect to S become low, so that no part without an allow op does. The nodes of
+     * outputs, from `real` on, are always passed through. */
+    memset(f.level, 0xff, (f.nodes + (size_t)1) * sizeof *f.level);
+    mpti_flow_search(&f, MPTI_FLOW_T, f.nodes, 1, 1);
+    for (i = 0; i < f.nodes; i++)
+        f.level[i] = f.level[i] != MPT_GRAPH_NONE && i < real ? high : MPT_GRAPH_NONE;
+    mpti_flow_search(&f, MPTI_FLOW_S, f.nodes, 0, 0);
     for (i = 0; i < g->type_count; i++) {
         if (side[i] <= MPTI_FLOW_T)
             continue;
-        if (f.level[side[i]] >= high)
-            mpti_unpaint(a, i, MPT_WHY_CUT_FP32, MPT_GRAPH_NONE);
-        else if (!(a->bits[i] & MPTI_LOW))
+        if (f.level[side[i]] >= high) {
+            a->bits[i] &= ~MPTI_LOW;
+            mpti_paint(a, i, 0u, MPT_WHY_CUT_FP32, MPT_GRAPH_NONE);
+        } else if (!(a->bits[i] & MPTI_LOW)) {
             mpti_paint(a, i, MPTI_LOW, MPT_WHY_CUT_LOW, MPT_GRAPH_NONE);
+        }
     }
     return MPT_OK;
 }
@@ -11088,15 +11025,28 @@ static mpt_status mpti_amp_paint(mpti_amp *a)
     mpti_pass_types(a);
     mpti_pass_ranges(a);
     mpti_pass_lists(a);
+    /* step 1: allow ops become low */
     mpti_mark(a, MPTI_ON(MPT_LIST_ALLOW) | MPTI_FREE, MPTI_HELD, MPTI_ROOT | MPTI_LOW, MPT_WHY_ALLOW, NULL);
-    any = a->queued != 0;                               /* step 1: allow ops become low */
-    mpti_pass_deny(a);
+    any = a->queued != 0;
+    /* step 2: deny spreads forward from deny ops, through infer ops, and through clear ops that lead to a
+     * deny or infer op by clear ops only; types that mpti_pass_lists denied keep their reason */
+    mpti_mark(a, MPTI_UP, 0u, 0u, MPT_WHY_NONE, NULL);
+    mpti_spread(a, MPTI_BACKWARD, MPTI_ON(MPT_LIST_CLEAR), 0u, MPTI_UP, MPT_WHY_NONE, a->carry);
+    mpti_mark(a, MPTI_ON(MPT_LIST_DENY), MPTI_DENIED, MPTI_DENIED, MPT_WHY_DENY, a->via);
+    mpti_spread(a, MPTI_FORWARD, MPTI_UP, 0u, MPTI_DENIED, MPT_WHY_AFTER_DENY, a->via);
+    mpti_mark(a, MPTI_HELD, MPTI_DENIED, MPTI_DENIED, MPT_WHY_NONE, NULL);
     if (any) {
         mpti_pass_groups(a);
-        mpti_pass_between(a);
+        /* step 3: clear and infer ops behind an allow op become low if they lead to one by such ops only */
+        mpti_mark(a, MPTI_ROOT, 0u, MPTI_DOWN, MPT_WHY_NONE, NULL);
+        mpti_spread(a, MPTI_FORWARD, MPTI_INNER, MPTI_DENIED, MPTI_DOWN, MPT_WHY_NONE, a->carry);
+        mpti_mark(a, MPTI_ROOT, 0u, MPTI_BETWEEN, MPT_WHY_NONE, NULL);
+        mpti_spread(a, MPTI_BACKWARD, MPTI_DOWN, MPTI_ROOT, MPTI_BETWEEN, MPT_WHY_NONE, a->to);
+        mpti_mark(a, MPTI_BETWEEN, MPTI_LOW, MPTI_LOW, MPT_WHY_BETWEEN, a->carry);
         if (a->o->mode != MPT_GRAPH_TENSORFLOW_2_19 || a->o->lists == MPT_LISTS_TF_BF16)
             mpti_pass_follow(a);
-        mpti_mark(a, MPTI_LOW, 0u, 0u, MPT_WHY_NONE, NULL); /* step 5: low spreads both ways by clear ops */
+        /* step 5: low spreads both ways by clear ops */
+        mpti_mark(a, MPTI_LOW, 0u, 0u, MPT_WHY_NONE, NULL);
         mpti_spread(a, MPTI_FORWARD | MPTI_BACKWARD, MPTI_ABLE | MPTI_ON(MPT_LIST_CLEAR),
                     MPTI_LOW | MPTI_DENIED | MPTI_VARIABLE, MPTI_LOW, MPT_WHY_CLEAR, a->via);
         mpti_mark(a, MPTI_LOW | MPTI_ON(MPT_LIST_ALLOW), MPTI_ABLE, MPTI_LOW, MPT_WHY_NO_KERNEL, NULL);
