@@ -9762,8 +9762,8 @@ MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size,
     if (n > ((size_t)-1 - 2 * MPTI_ALIGN) / size)
         return NULL;
     bytes = (n * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN;
-    if (!g->arena) {
 #ifdef MPT_MALLOC
+    if (!g->arena) {
         void **chain = scratch ? &g->scratch : &g->kept;
         void **block = (void **)MPT_MALLOC(bytes + MPTI_ALIGN);
         if (!block)
@@ -9771,10 +9771,8 @@ MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size,
         *block = *chain;
         *chain = block;
         return (unsigned char *)block + MPTI_ALIGN;
-#else
-        return NULL;
-#endif
     }
+#endif
     if (bytes > g->high - g->low)
         return NULL;
     if (scratch)
@@ -9785,15 +9783,13 @@ MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size,
 
 static void mpti_graph_chain_free(void **chain)
 {
-#ifdef MPT_MALLOC
     while (*chain) {
         void *block = *chain;
         *chain = *(void **)block;
+#ifdef MPT_MALLOC
         MPT_FREE(block);
-    }
-#else
-    (void)chain;
 #endif
+    }
 }
 
 static void mpti_graph_scratch_free(mpt_graph *g)
@@ -10961,18 +10957,16 @@ MPTI_NOINLINE static uint32_t *mpti_path_end(mpt_graph *g, uint32_t t, int onwar
 static void mpti_find_ends(mpt_graph *g, int onward)
 {
     uint32_t i, t, next, end;
+    int      last;
     for (i = 0; i < g->type_count; i++)
         *mpti_path_end(g, i, onward) = MPT_GRAPH_NONE;
     for (i = 0; i < g->type_count; i++) {
         for (t = i; *mpti_path_end(g, t, onward) == MPT_GRAPH_NONE; t = next) {
             next = mpti_hop(&g->types[t], onward);
-            *mpti_path_end(g, t, onward) = t;
-            if (next == MPT_GRAPH_NONE)
+            last = next == MPT_GRAPH_NONE || g->types[next].why != g->types[t].why;
+            *mpti_path_end(g, t, onward) = last && next != MPT_GRAPH_NONE ? next : t;
+            if (last)
                 break;
-            if (g->types[next].why != g->types[t].why) {
-                *mpti_path_end(g, t, onward) = next;
-                break;
-            }
         }
         end = *mpti_path_end(g, t, onward);
         for (t = i; t != end && *mpti_path_end(g, t, onward) == t; t = mpti_hop(&g->types[t], onward))
@@ -11211,6 +11205,7 @@ MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g)
 
 MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s)
 {
+#define MPTI_COUNTER(name) (unsigned long long)s->name
     const char *low;
     if (!out || !s)
         return MPT_E_ARG;
@@ -11225,12 +11220,10 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
                        "Denylisted nodes blocking conversion: %llu\n"
                        "Nodes blocked from conversion by denylisted nodes: %llu\n"
                        "All casts: %llu, moving %llu bytes\n",
-                  (unsigned long long)s->converted, (unsigned long long)s->nodes, low,
-                  (unsigned long long)s->low_casts, low, (unsigned long long)s->processable,
-                  (unsigned long long)s->recognized, (unsigned long long)s->converted,
-                  (unsigned long long)s->low_casts, (unsigned long long)s->allow_converted,
-                  (unsigned long long)s->deny_blocking, (unsigned long long)s->blocked_by_deny,
-                  (unsigned long long)s->casts, (unsigned long long)s->cast_bytes);
+                  MPTI_COUNTER(converted), MPTI_COUNTER(nodes), low, MPTI_COUNTER(low_casts), low,
+                  MPTI_COUNTER(processable), MPTI_COUNTER(recognized), MPTI_COUNTER(converted),
+                  MPTI_COUNTER(low_casts), MPTI_COUNTER(allow_converted), MPTI_COUNTER(deny_blocking),
+                  MPTI_COUNTER(blocked_by_deny), MPTI_COUNTER(casts), MPTI_COUNTER(cast_bytes));
     return ferror(out) ? MPT_E_DATA : MPT_OK;
 }
 #endif /* MPT_NO_STDIO */
