@@ -9683,32 +9683,22 @@ static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_answe
 /* Apply the rule a->rule. On entry a->input and a->output are the widest format of the op's inputs. */
 static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answer *a)
 {
-    switch (a->rule) {
-    case MPT_RULE_LOW:
+    if (a->rule == MPT_RULE_LOW) {
         a->input = p->compute;
         a->output = p->compute == MPT_TF32 ? MPT_F32 : p->compute;  /* TF32 only rounds inputs */
-        break;
-    case MPT_RULE_FP32:
-        a->input = p->variable;
-        a->output = is_last ? p->output : p->variable;
-        if (is_last)
-            a->why = "the loss and its gradient are small: they stay in the policy's output format";
-        break;
-    case MPT_RULE_OUTPUT:
-        a->output = is_last ? p->output : p->variable;
-        if (is_last) {
-            a->input = p->compute;
-            a->why = "the last layer feeds the loss: its result stays in the policy's output format";
-        }
-        break;
-    case MPT_RULE_REFUSED:
+    } else if (a->rule == MPT_RULE_REFUSED) {
         a->input = a->output = MPT_F32;
         if (p->compute == MPT_TF32) {
             a->rule = MPT_RULE_FP32;
             a->why = "refused in 16 bits; under tf32 its inputs stay FP32";
         }
-        break;
-    default: break;
+    } else if (a->rule == MPT_RULE_FP32 || a->rule == MPT_RULE_OUTPUT) {
+        const int fp32 = a->rule == MPT_RULE_FP32;
+        a->input = fp32 ? p->variable : is_last ? p->compute : a->input;
+        a->output = is_last ? p->output : p->variable;
+        if (is_last)
+            a->why = fp32 ? "the loss and its gradient are small: they stay in the policy's output format"
+                          : "the last layer feeds the loss: its result stays in the policy's output format";
     }
 }
 
@@ -10080,14 +10070,6 @@ static mpti_op_entry *mpti_op_find(const mpti_op_table *table, const char *name,
     }
 }
 
-static mpti_op_entry *mpti_op_enter(const mpti_op_table *table, const char *name, size_t length)
-{
-    mpti_op_entry *e = mpti_op_find(table, name, length);
-    e->name = name;
-    e->length = (uint32_t)length;
-    return e;
-}
-
 /* Enter the built-in lists, then the rows of the options. */
 static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const mpt_graph_options *o)
 {
@@ -10105,7 +10087,9 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
         const uint8_t list = mpti_ops[i].list[o->lists], kind = mpti_ops[i].kind;
         for (words = mpti_ops[i].names; *words && (list || kind); words += n + (words[n] == ' ')) {
             n = strcspn(words, " ");
-            e = mpti_op_enter(table, words, n);
+            e = mpti_op_find(table, words, n);
+            e->name = words;
+            e->length = (uint32_t)n;
             e->list = list ? list : e->list;
             e->kind = kind ? kind : e->kind;
         }
@@ -10119,7 +10103,9 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
             (list == MPT_LIST_NONE) != (row->edit == MPT_LIST_REMOVE))
             return mpti_graph_fail(g, MPT_E_ARG, row->op,
                                    "a list row needs a list, and one of add, override, remove");
-        e = mpti_op_enter(table, row->op, strlen(row->op));
+        e = mpti_op_find(table, row->op, strlen(row->op));
+        e->name = row->op;
+        e->length = (uint32_t)strlen(row->op);
         if (row->edit == MPT_LIST_ADD && e->list != MPT_LIST_NONE && e->list != (uint8_t)list)
             return mpti_graph_fail(g, MPT_E_DATA, row->op, "this op is in two lists");
         e->list = (uint8_t)list;
@@ -10808,12 +10794,12 @@ static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint3
         }
         if (count == 2)
             mpti_flow_arc(f, ends[0], ends[1], price, price);
-        for (k = 0; count > 2 && k < count; k++) {
-            mpti_flow_arc(f, ends[k], f->nodes, MPTI_FLOW_ANY, 0);
-            mpti_flow_arc(f, f->nodes + 1, ends[k], MPTI_FLOW_ANY, 0);
-        }
         if (count > 2) {
             mpti_flow_arc(f, f->nodes, f->nodes + 1, price, 0);
+            for (k = 0; k < count; k++) {
+                mpti_flow_arc(f, ends[k], f->nodes, MPTI_FLOW_ANY, 0);
+                mpti_flow_arc(f, f->nodes + 1, ends[k], MPTI_FLOW_ANY, 0);
+            }
             f->nodes += 2;
         }
         /* a cast may be low only if all its readers are */
