@@ -3693,17 +3693,6 @@ MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_scaler_name, mpt_scaler_dialect, MPTI_DIALECT_NAMES, "unknown")
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_verdict_text, uint32_t, MPT_VERDICTS, "unknown verdict")
 
-/* The limits are finite, 0 where there is none, and the floor is not above the cap. */
-static int mpti_scaler_limits_ok(const mpt_scaler_config *c)
-{
-    const double limit[] = {c->min_scale, c->max_scale, c->tolerance, c->threshold};
-    size_t       i;
-    for (i = 0; i < sizeof limit / sizeof *limit; i++)
-        if (!mpti_f64_is_finite(limit[i]) || !(limit[i] >= 0.0) || limit[i] > MPTI_FLT_MAX)
-            return 0;
-    return !(c->max_scale > 0.0) || c->min_scale <= c->max_scale;
-}
-
 /* Is x a power of two and a normal float, and its inverse too? */
 static int mpti_is_normal_pow2(double x)
 {
@@ -3720,7 +3709,9 @@ static int mpti_is_our_scale(const mpt_scaler_config *c, float scale)
 
 static int mpti_scaler_config_ok(const mpt_scaler_config *c)
 {
+    const double   limit[] = {c->min_scale, c->max_scale, c->tolerance, c->threshold};  /* 0: none */
     const uint32_t rule = mpti_scaler_rule(c->dialect);
+    size_t         i;
     if (c->dialect < 0 || c->dialect >= (int32_t)MPT_SCALER_DIALECT_COUNT ||
         !mpti_f32_is_finite(c->init_scale) || !(c->init_scale > 0.0f))
         return 0;
@@ -3732,7 +3723,10 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
         return 0;
     if (c->flags & ~(rule & MPTI_MAY_RAISE ? MPT_SCALER_RAISE | MPT_SCALER_CONSECUTIVE : 0u))
         return 0;
-    return mpti_scaler_limits_ok(c) &&
+    for (i = 0; i < sizeof limit / sizeof *limit; i++)
+        if (!mpti_f64_is_finite(limit[i]) || !(limit[i] >= 0.0) || limit[i] > MPTI_FLT_MAX)
+            return 0;
+    return (!(c->max_scale > 0.0) || c->min_scale <= c->max_scale) &&
            (!(rule & MPTI_OURS) ||
             (mpti_is_normal_pow2(c->growth) && mpti_is_normal_pow2(c->backoff) &&
              mpti_is_normal_pow2(c->min_scale) && mpti_is_normal_pow2(c->max_scale) &&
@@ -4483,10 +4477,8 @@ static void mpti_gradient_piece(void *context, const mpti_piece *piece)
     float              row[MPTI_TILE];
     size_t             first, take;
     for (first = piece->first; first < piece->end; first += take) {
-        float *const to = piece->end - first < MPTI_TILE ? row : c.dst + first;
-        take = mpti_scaled_tile(to, piece->t, first, piece->end - first, c.factor);
-        if (to == row)
-            memcpy(c.dst + first, row, take * sizeof *row);
+        take = mpti_scaled_tile(row, piece->t, first, piece->end - first, c.factor);
+        memcpy(c.dst + first, row, take * sizeof *row);
     }
 }
 
