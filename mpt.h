@@ -10807,7 +10807,7 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
     const size_t   nodes = types + 2 * outputs + 4, arcs = 2 * types + 8 * outputs + 6 * inputs;
     const uint32_t high = MPT_GRAPH_NONE - 1;           /* level of types that become FP32 */
     uint32_t      *side = (uint32_t *)mpti_graph_alloc(g, 2 * types + inputs + outputs, sizeof *side, 1);
-    uint32_t       i, real, in;
+    uint32_t       i, in;
     mpti_flow      f;
     memset(&f, 0, sizeof f);
     f.first = (uint32_t *)mpti_graph_alloc(g, 5 * nodes, sizeof(uint32_t), 1);
@@ -10820,16 +10820,15 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
         if (a->bits[i] & MPTI_NEXT)
             MPTI_FOR_ALL_READERS(in, i)
                 mpti_join(a->group, 1, i, g->inputs[in].type);
-    real = f.nodes = mpti_cut_nodes(a, side);
+    f.nodes = mpti_cut_nodes(a, side);
     mpti_cut_arcs(a, &f, side, side + types, side + 2 * types);
     mpti_flow_run(&f);
     /* The largest S side of a minimum cut is the set of nodes that cannot reach T. Of these only the ones
-     * that such nodes connect to S become low, so that no part without an allow op does. The nodes of
-     * outputs, from `real` on, are always passed through. */
+     * that such nodes connect to S become low, so that no part without an allow op does. */
     memset(f.level, 0xff, (f.nodes + (size_t)1) * sizeof *f.level);
     mpti_flow_search(&f, MPTI_FLOW_T, f.nodes, 1, 1);
     for (i = 0; i < f.nodes; i++)
-        f.level[i] = f.level[i] != MPT_GRAPH_NONE && i < real ? high : MPT_GRAPH_NONE;
+        f.level[i] = f.level[i] != MPT_GRAPH_NONE ? high : MPT_GRAPH_NONE;
     mpti_flow_search(&f, MPTI_FLOW_S, f.nodes, 0, 0);
     for (i = 0; i < g->type_count; i++) {
         if (side[i] <= MPTI_FLOW_T)

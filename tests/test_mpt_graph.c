@@ -530,14 +530,19 @@ TEST(step_groups)
     add(&g, "b", "Foo", "x", NULL);
     add(&g, "c", "Relu", "m", NULL);
     add(&g, "d", "Relu", "x", NULL);
+    add(&g, "e", "MatMul", "x", NULL);          /* an allow op loses the format that step 1 gave it */
+    add(&g, "f", "Exp", "x", NULL);
     CHECK_EQ_I(mpt_graph_group(&g, type_of(&g, "a"), type_of(&g, "b")), MPT_OK);
     CHECK_EQ_I(mpt_graph_group(&g, type_of(&g, "c"), type_of(&g, "d")), MPT_OK);
+    CHECK_EQ_I(mpt_graph_group(&g, type_of(&g, "e"), type_of(&g, "f")), MPT_OK);
     g.nodes[node_named(&g, "d")].flags = MPT_NODE_FETCHED;
     (void)rewrite(&g, &o);
     expect(&g, "a", 1, MPT_WHY_CLEAR);
     expect(&g, "b", 1, MPT_WHY_GROUP_LOW);
     expect(&g, "c", 0, MPT_WHY_GROUP_FP32);
     expect(&g, "d", 0, MPT_WHY_KEPT);
+    CHECK_EQ_I(g.types[type_of(&g, "e")].format, MPT_F32);
+    expect(&g, "f", 0, MPT_WHY_DENY);
     CHECK_EQ_I(mpt_graph_group(&g, 0, g.type_count), MPT_E_ARG);
     CHECK_EQ_I(mpt_graph_group(&g, g.type_count, 0), MPT_E_ARG);
 }
@@ -587,6 +592,7 @@ TEST(ranges)
     add(&g, "t2", "Tanh", "t1", NULL);
     add(&g, "t3", "Tanh", "t2", NULL);
     add(&g, "m2", "MatMul", "t3", NULL);
+    add(&g, "foo", "Foo", "t1", NULL);
     CHECK_EQ_I(mpt_range_init(&r, MPT_F16), MPT_OK);
     CHECK_EQ_I(mpt_range_add(&r, MPT_F32, big, 2), MPT_OK);
     CHECK_EQ_I(mpt_graph_range(&g, t1, &r, MPT_F16, 0), MPT_OK);
@@ -594,6 +600,7 @@ TEST(ranges)
     expect(&g, "m", 1, MPT_WHY_ALLOW);
     expect(&g, "t1", 0, MPT_WHY_OVERFLOW);
     expect(&g, "t2", 0, MPT_WHY_OVERFLOW);
+    expect(&g, "foo", 0, MPT_WHY_OVERFLOW);     /* though no list names it */
     expect(&g, "t3", 0, MPT_WHY_INFER);
     expect(&g, "m2", 1, MPT_WHY_ALLOW);
 }
