@@ -10212,8 +10212,9 @@ static mpt_status mpti_check_parts(mpt_graph *g, const uint8_t *kind)
             return mpti_graph_fail(g, MPT_E_DATA, mpti_node_name(g, i),
                                    "one of its types has an unknown format");
     }
-    for (i = 0; i < g->output_count; i++)
-        sum += g->outputs[i].elements;
+    for (i = 0; i < g->output_count; sum += g->outputs[i++].elements)
+        if (g->outputs[i].type >= g->type_count)
+            return mpti_graph_fail(g, MPT_E_DATA, NULL, "an output has an index out of range");
     if (sum > (uint64_t)1 << 60)
         return mpti_graph_fail(g, MPT_E_DATA, NULL, "the tensors have more than 2^60 elements");
     for (i = 0; i < g->input_count; i++) {
@@ -10222,7 +10223,7 @@ static mpt_status mpti_check_parts(mpt_graph *g, const uint8_t *kind)
         at = mpti_reader_node(g, i);
         if (g->inputs[i].source == MPT_GRAPH_NONE)
             why = "one of its inputs is not connected";
-        else if (g->inputs[i].source >= g->output_count || mpti_source(g, i) >= g->type_count)
+        else if (g->inputs[i].source >= g->output_count)
             why = "one of its inputs reads an output that is not there";
         else if ((from = g->types[mpti_source(g, i)].node) == at)
             why = "the node reads its own output";

@@ -739,7 +739,7 @@ TEST(malformed)
     refuse(&g, "x", "unknown format");
     g.types[0].format = (int32_t)MPT_F16;
     refuse(&g, "m", "another format");
-    for (node = 0; node < 4; node++) {          /* the user may write these arrays: faults are found */
+    for (node = 0; node < 5; node++) {          /* the user may write these arrays: faults are found */
         begin(&g);
         add(&g, "x", "Placeholder", NULL, NULL);
         add(&g, "m", "MatMul", "x", NULL);
@@ -755,7 +755,9 @@ TEST(malformed)
         g.types[1].group += node == 1 ? 1u : 0u;
         g.inputs[0].type += node == 2 ? 1u : 0u;
         g.outputs[0].elements += node == 3 ? 1u : 0u;
-        refuse(&g, "", node < 2 ? "a type has an index" : node < 3 ? "an input has an index" : "2^60");
+        g.outputs[1].type += node == 4 ? 1u : 0u;       /* nobody reads it */
+        refuse(&g, "", node < 2 ? "a type has an index" : node < 3 ? "an input has an index"
+                       : node < 4 ? "2^60" : "an output has an index");
     }
     begin(&g);
     add(&g, "merge", "Merge", "later", NULL);
