@@ -7012,7 +7012,7 @@ MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y)
 {
     const unsigned sign = (unsigned)(mpti_is_negative(x) != mpti_is_negative(y));
     int            ex, ey;
-    uint64_t       a, b, middle, low, high;
+    uint64_t       a, b, middle, high;
     if (!mpti_f64_is_finite(x) || !mpti_f64_is_finite(y)) {
         const int nan = mpti_f64_is_nan(x) || mpti_f64_is_nan(y) || mpti_f64_is_zero(x) ||
                         mpti_f64_is_zero(y);
@@ -7021,23 +7021,19 @@ MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y)
     }
     a = mpti_significand(x, &ex);
     b = mpti_significand(y, &ey);
-    low = (a & 0xffffffffu) * (b & 0xffffffffu);    /* 53 times 53 bits, by 32-bit halves */
-    middle = (a >> 32) * (b & 0xffffffffu) + (low >> 32);
+    middle = (a >> 32) * (b & 0xffffffffu) + ((a & 0xffffffffu) * (b & 0xffffffffu) >> 32);
+    middle += (a & 0xffffffffu) * (b >> 32);        /* 53 times 53 bits, by 32-bit halves: below 2^55 */
     high = (a >> 32) * (b >> 32) + (middle >> 32);
-    middle = (middle & 0xffffffffu) + (a & 0xffffffffu) * (b >> 32);
-    high += middle >> 32;
-    mpti_exact_add_bits(s, sign, high, (middle << 32) | (low & 0xffffffffu), ex + ey);
+    mpti_exact_add_bits(s, sign, high, a * b, ex + ey);
 }
 
 MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src)
 {
-    mpt_exact other = *src;
-    int       i;
-    mpti_exact_settle(dst);
-    mpti_exact_settle(&other);
+    int i;
+    mpti_exact_settle(dst);             /* then no sum of limbs wraps: src's are below 2^62 */
     for (i = 0; i < MPT_EXACT_LIMBS; i++)
-        dst->limb[i] += other.limb[i];
-    dst->not_finite |= other.not_finite;
+        dst->limb[i] += src->limb[i];
+    dst->not_finite |= src->not_finite;
     mpti_exact_settle(dst);
 }
 
