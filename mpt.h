@@ -6561,31 +6561,6 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
     va_end(v);
 }
 
-/* What is written about a report beside its own members: its name, its format, and computed figures. */
-typedef struct mpti_about { const char *text[6]; double real[7]; uint64_t count[2]; } mpti_about;
-
-MPTI_NOINLINE static void mpti_about_open(mpti_about *a, const char *name, mpt_format format)
-{
-    a->text[0] = name;
-    a->text[1] = mpt_format_get(format)->name;
-}
-
-/* A row of the table of a report's figures: adjacent members of one kind from byte `at` on, in the report or,
- * if `about` is set, in its mpti_about; `names` are their names, separated by commas. WHOLE is a double that
- * holds an integer, or NaN. BINADES is the histogram, which only JSON gets. */
-typedef enum mpti_kind {
-    MPTI_FIGURE_TEXT, MPTI_FIGURE_COUNT, MPTI_FIGURE_REAL, MPTI_FIGURE_WHOLE, MPTI_FIGURE_BINADES
-} mpti_kind;
-typedef struct mpti_figures {
-    mpti_kind   kind;
-    int         about;
-    size_t      at;
-    const char *names;          /* NULL ends a table */
-} mpti_figures;
-#define MPTI_FIGURES(kind, type, field, names) {MPTI_FIGURE_##kind, 0, offsetof(type, field), names}
-#define MPTI_ABOUT(kind, field, names)         {MPTI_FIGURE_##kind, 1, offsetof(mpti_about, field), names}
-#define MPTI_NO_FIGURES                        {MPTI_FIGURE_TEXT, 0, 0, NULL}
-
 /* The length of the character that s begins with, of more than one byte; 0 if it is not UTF-8 (RFC 3629). */
 static size_t mpti_utf8_bytes(const char *s)
 {
@@ -6660,38 +6635,37 @@ MPTI_NOINLINE static void mpti_tell_binades(mpti_out *o, const uint64_t *binade)
     mpti_tell(o, "]");
 }
 
-/* Write a report's figures, in any style but MPT_STYLE_DRAWING. */
-MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const mpti_figures *f,
-                                        const void *report, const mpti_about *about)
+/* Write a report's figures, in any style but MPT_STYLE_DRAWING. `figures`: their names, each with the kind of
+ * the next value in v: %s a string, %u a uint64_t, %r a double, %d one that holds an integer, or NaN; without
+ * a kind it is of the next of `counts`. %b ends them: the bins of the histogram, which only JSON gets. */
+MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const uint64_t *counts,
+                                        const char *figures, va_list v)
 {
     const int json = style == MPT_STYLE_JSON, lines = style == MPT_STYLE_TEXT;
     int       first = 1;
-    for (; f->names; f++) {
-        const char *at = (f->about ? (const char *)about : (const char *)report) + f->at, *name = f->names;
-        if (f->kind == MPTI_FIGURE_BINADES) {
+    for (; *figures; first = 0) {
+        const size_t n = strcspn(figures, "%,");
+        const char   kind = figures[n] == '%' ? figures[n + 1u] : 'c';
+        if (kind == 'b') {
             if (json)
-                mpti_tell_binades(o, (const uint64_t *)(const void *)at);
-            continue;
+                mpti_tell_binades(o, va_arg(v, const uint64_t *));
+            break;
         }
-        do {
-            const size_t n = strcspn(name, ",");
-            mpti_tell(o, json ? first ? "{\"" : ",\"" : first ? "" : lines ? "  " : ",");
-            if (style == MPT_STYLE_CSV_HEAD || json || (lines && !first))
-                mpti_tell_n(o, name, n);
-            mpti_tell(o, json ? "\":" : lines && !first ? "%b  " : "", 22 - (int)n);
-            if (style == MPT_STYLE_CSV_HEAD)
-                ;                       /* only the name is written */
-            else if (f->kind == MPTI_FIGURE_TEXT)
-                mpti_tell_text(o, style, *(const char *const *)(const void *)at);
-            else if (f->kind == MPTI_FIGURE_COUNT)
-                mpti_tell(o, "%u", *(const uint64_t *)(const void *)at);
-            else
-                mpti_tell_real(o, style, *(const double *)(const void *)at, f->kind == MPTI_FIGURE_WHOLE);
-            mpti_tell(o, lines ? "\n" : "");
-            at += f->kind == MPTI_FIGURE_TEXT ? sizeof(const char *) : sizeof(uint64_t);
-            name += n + 1u;
-            first = 0;
-        } while (name[-1]);
+        mpti_tell(o, json ? first ? "{\"" : ",\"" : first ? "" : lines ? "  " : ",");
+        if (style == MPT_STYLE_CSV_HEAD || json || (lines && !first))
+            mpti_tell_n(o, figures, n);
+        mpti_tell(o, json ? "\":" : lines && !first ? "%b  " : "", 22 - (int)n);
+        if (style == MPT_STYLE_CSV_HEAD)
+            ;                           /* only the name is written */
+        else if (kind == 's')
+            mpti_tell_text(o, style, va_arg(v, const char *));
+        else if (kind == 'c' || kind == 'u')
+            mpti_tell(o, "%u", kind == 'u' ? va_arg(v, uint64_t) : *counts++);
+        else
+            mpti_tell_real(o, style, va_arg(v, double), kind == 'd');
+        mpti_tell(o, lines ? "\n" : "");
+        figures += kind == 'c' ? n : n + 2u;
+        figures += *figures == ',';
     }
     mpti_tell(o, json ? "}\n" : lines ? "" : "\n");
 }
@@ -6724,17 +6698,22 @@ MPTI_NOINLINE static mpt_status mpti_out_open(mpti_out *o, mpt_writer w, mpt_sty
     return MPT_OK;
 }
 
-MPTI_NOINLINE static mpt_status mpti_write(mpt_writer w, mpt_style style, const mpti_figures *f,
-                                           const void *report, const mpti_about *about, mpti_drawer *draw)
+/* Write a report: draw it, or write these figures, of which the first is its name. */
+MPTI_NOINLINE static mpt_status mpti_write(mpt_writer w, mpt_style style, mpti_drawer *draw,
+                                           const void *report, const uint64_t *counts,
+                                           const char *figures, ...)
 {
     mpti_out         o;
+    va_list          v;
     const mpt_status status = mpti_out_open(&o, w, style);
     if (status != MPT_OK)
         return status;
+    va_start(v, figures);
     if (style == MPT_STYLE_DRAWING)
-        draw(&o, report, about->text[0]);
+        draw(&o, report, va_arg(v, const char *));
     else
-        mpti_tell_row(&o, style, f, report, about);
+        mpti_tell_row(&o, style, counts, figures, v);
+    va_end(v);
     return o.failed ? MPT_E_DATA : MPT_OK;
 }
 
@@ -6816,32 +6795,13 @@ MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, 
 
 /* ---- range: writing ---- */
 
-#define MPTI_RANGE_COUNTS \
-    MPTI_FIGURES(COUNT, mpt_range, count, "count,zero,flushed,subnormal,normal,overflow,inf,nan")
-static const mpti_figures mpti_range_figures[] = {
-    MPTI_ABOUT(TEXT, text, "name,format"), MPTI_RANGE_COUNTS, MPTI_ABOUT(REAL, real, "min_abs,max_abs"),
-    MPTI_ABOUT(WHOLE, real[3], "median_log2,best_log2_scale"),
-    MPTI_ABOUT(COUNT, count, "flushed_at_best,subnormal_at_best"),
-    MPTI_FIGURES(BINADES, mpt_range, binade, ""), MPTI_NO_FIGURES
-};
+#define MPTI_RANGE_FIGURES "name%s,format%s,count,zero,flushed,subnormal,normal,overflow,inf,nan,"
 
-/* Set real[0 .. 4]: min_abs, max_abs, max_log2, median_log2, best_log2_scale; count[]: at that scale. */
-MPTI_NOINLINE static void mpti_range_about(mpti_about *a, const mpt_range *r, const char *name)
+/* The binade of a percentile as a double, or NaN. */
+MPTI_NOINLINE static double mpti_range_log2_at(const mpt_range *r, double percent)
 {
-    mpt_range_choice best;
-    int              median;
-    mpti_about_open(a, name, r->format);
-    a->real[0] = r->min_abs;
-    a->real[1] = r->max_abs;
-    a->real[2] = a->real[3] = mpti_nan();
-    if (mpt_range_percentile(r, 50.0, &median) == MPT_OK) {
-        a->real[2] = (double)mpti_range_log2(mpti_f64_bits(r->max_abs));
-        a->real[3] = (double)median;
-    }
-    (void)mpt_range_choose_scale(r, 3, NULL, &best);
-    a->real[4] = (double)best.log2_scale;
-    a->count[0] = best.flushed;
-    a->count[1] = best.subnormal;
+    int e;
+    return mpt_range_percentile(r, percent, &e) == MPT_OK ? (double)e : mpti_nan();
 }
 
 MPTI_NOINLINE static void mpti_range_draw(mpti_out *o, const void *report, const char *name)
@@ -6858,11 +6818,15 @@ MPTI_NOINLINE static void mpti_range_draw(mpti_out *o, const void *report, const
 
 MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const char *name, mpt_writer out)
 {
-    mpti_about about;
-    if (!r || !r->least_kept || !name)
+    mpt_range_choice best;
+    if (!name || mpt_range_choose_scale(r, 3, NULL, &best) != MPT_OK)
         return MPT_E_ARG;
-    mpti_range_about(&about, r, name);
-    return mpti_write(out, style, mpti_range_figures, r, &about, mpti_range_draw);
+    return mpti_write(out, style, mpti_range_draw, r, &r->count,
+                      MPTI_RANGE_FIGURES "min_abs%r,max_abs%r,median_log2%d,best_log2_scale%d,"
+                      "flushed_at_best%u,subnormal_at_best%u,%b",
+                      name, mpt_format_get(r->format)->name, r->min_abs, r->max_abs,
+                      mpti_range_log2_at(r, 50.0), (double)best.log2_scale, best.flushed, best.subnormal,
+                      r->binade);
 }
 
 MPTI_NOINLINE static void mpti_survey_draw(mpti_out *o, const void *report, const char *name)
@@ -6887,14 +6851,12 @@ MPTI_NOINLINE static void mpti_survey_draw(mpti_out *o, const void *report, cons
 MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const char *name, mpt_writer out)
 {
     mpt_status status = MPT_OK;
-    mpti_about about;
     mpt_range  r;
     int        format;
     if (!a || !a->edge[0] || !name)
         return MPT_E_ARG;
-    about.text[0] = name;
     if (style == MPT_STYLE_DRAWING)
-        return mpti_write(out, style, NULL, a, &about, mpti_survey_draw);
+        return mpti_write(out, style, mpti_survey_draw, a, NULL, "name%s", name);
     for (format = 0; format < (int)MPT_FORMAT_COUNT && status == MPT_OK; format++)
         if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK) {
             status = mpt_range_write(&r, style, name, out);
@@ -7443,20 +7405,14 @@ MPTI_NOINLINE static void mpti_roundoff_draw(mpti_out *o, const void *report, co
 MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, const char *name,
                                       mpt_writer out)
 {
-    static const mpti_figures figures[] = {
-        MPTI_ABOUT(TEXT, text, "name,format"), MPTI_ABOUT(WHOLE, real[6], "log2_scale"),
-        MPTI_FIGURES(COUNT, mpt_roundoff, count, "count,zero,inf,nan,exact,changed,flushed,overflow"),
-        MPTI_ABOUT(REAL, real, "max_relative,mean_relative,max_ulps,mean_ulps,bias_ulps,sqnr_db"),
-        MPTI_NO_FIGURES
-    };
-    mpti_about           about;
     mpt_roundoff_figures g;
     if (!name || mpt_roundoff_get(r, &g) != MPT_OK)
         return MPT_E_ARG;
-    mpti_about_open(&about, name, (mpt_format)r->format);
-    memcpy(about.real, &g, sizeof g);   /* six doubles, in the order of their names */
-    about.real[6] = (double)r->log2_scale;
-    return mpti_write(out, style, figures, r, &about, mpti_roundoff_draw);
+    return mpti_write(out, style, mpti_roundoff_draw, r, &r->count,
+                      "name%s,format%s,log2_scale%d,count,zero,inf,nan,exact,changed,flushed,overflow,"
+                      "max_relative%r,mean_relative%r,max_ulps%r,mean_ulps%r,bias_ulps%r,sqnr_db%r",
+                      name, mpt_format_get((mpt_format)r->format)->name, (double)r->log2_scale,
+                      g.max_relative, g.mean_relative, g.max_ulps, g.mean_ulps, g.bias_ulps, g.sqnr_db);
 }
 
 /* ---- stagnation report ---- */
@@ -7594,20 +7550,16 @@ MPTI_NOINLINE static void mpti_stagnation_draw(mpti_out *o, const void *report, 
 MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style, const char *name,
                                         mpt_writer out)
 {
-    static const mpti_figures figures[] = {
-        MPTI_ABOUT(TEXT, text, "name,format"),
-        MPTI_FIGURES(COUNT, mpt_stagnation, count, "count,none,lost,half_lost,sign_wrong,overflow"),
-        MPTI_ABOUT(REAL, real, "lost_share"), MPTI_ABOUT(WHOLE, real[1], "half_vanish_at_log2"),
-        MPTI_NO_FIGURES
-    };
-    mpti_about about;
-    int        factor;
-    if (!r || !r->ready || !name)
+    int              factor;
+    const mpt_status status = mpt_stagnation_vanishing(r, 0.5, &factor);
+    if (!name || status == MPT_E_ARG)
         return MPT_E_ARG;
-    mpti_about_open(&about, name, r->format);
-    about.real[0] = r->count - r->none ? mpti_share(r->lost, r->count - r->none, 1.0) : mpti_nan();
-    about.real[1] = mpt_stagnation_vanishing(r, 0.5, &factor) == MPT_OK ? (double)factor : mpti_nan();
-    return mpti_write(out, style, figures, r, &about, mpti_stagnation_draw);
+    return mpti_write(out, style, mpti_stagnation_draw, r, &r->count,
+                      "name%s,format%s,count,none,lost,half_lost,sign_wrong,overflow,lost_share%r,"
+                      "half_vanish_at_log2%d",
+                      name, mpt_format_get(r->format)->name,
+                      status == MPT_OK ? mpti_share(r->lost, r->count - r->none, 1.0) : mpti_nan(),
+                      status == MPT_OK ? (double)factor : mpti_nan());
 }
 
 /* ---- accumulation report ---- */
@@ -7724,27 +7676,17 @@ MPTI_NOINLINE static void mpti_sums_draw(mpti_out *o, const void *report, const 
 
 MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char *name, mpt_writer out)
 {
-    static const mpti_figures figures[] = {
-        MPTI_ABOUT(TEXT, text, "name,method"), MPTI_FIGURES(COUNT, mpt_sums, n, "n"),
-        MPTI_ABOUT(REAL, real, "exact,condition,value,error,relative"), MPTI_NO_FIGURES
-    };
     const int        one = style == MPT_STYLE_CSV_HEAD || style == MPT_STYLE_DRAWING;
     mpt_status       status = MPT_OK;
-    mpti_about       about;
     mpt_sums_figures g;
     int              i;
     if ((!name && style != MPT_STYLE_DRAWING) || mpt_sums_get(s, &g) != MPT_OK)
         return MPT_E_ARG;
-    for (i = 0; i < (one ? 1 : (int)MPT_SUM_METHOD_COUNT) && status == MPT_OK; i++) {
-        about.text[0] = name;
-        about.text[1] = mpt_sum_method_name((mpt_sum_method)i);
-        about.real[0] = g.exact;
-        about.real[1] = g.condition;
-        about.real[2] = g.value[i];
-        about.real[3] = g.error[i];
-        about.real[4] = g.relative[i];
-        status = mpti_write(out, style, figures, s, &about, mpti_sums_draw);
-    }
+    for (i = 0; i < (one ? 1 : (int)MPT_SUM_METHOD_COUNT) && status == MPT_OK; i++)
+        status = mpti_write(out, style, mpti_sums_draw, s, &s->n,
+                            "name%s,method%s,n,exact%r,condition%r,value%r,error%r,relative%r", name,
+                            mpt_sum_method_name((mpt_sum_method)i), g.exact, g.condition, g.value[i],
+                            g.error[i], g.relative[i]);
     return status;
 }
 
@@ -7931,31 +7873,22 @@ MPTI_NOINLINE static void mpti_shadow_draw(mpti_out *o, const void *report, cons
         mpti_shadow_draw_event(o, &s->worst);
 }
 
-#define MPTI_EVENT_FIGURES(event, i)                                                        \
-    MPTI_FIGURES(COUNT, mpt_shadow, event.at, #event "_at"),                                \
-    MPTI_ABOUT(TEXT, text[i], #event "_op," #event "_cause"),                               \
-    MPTI_FIGURES(REAL, mpt_shadow, event.before, #event "_before," #event "_after"),        \
-    MPTI_FIGURES(REAL, mpt_shadow, event.out, #event "_low," #event "_exact")
+#define MPTI_EVENT_FIGURES(event)                                                                       \
+    #event "_at%u," #event "_op%s," #event "_cause%s," #event "_before%r," #event "_after%r,"           \
+    #event "_low%r," #event "_exact%r"
+#define MPTI_EVENT_VALUES(v)                                                                            \
+    v.at, v.at ? mpt_shadow_op_name(v.op) : "", v.at ? mpt_shadow_cause_name(v.cause) : "", v.before,   \
+    v.after, v.out.low, v.out.exact
 
 MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const char *name, mpt_writer out)
 {
-    static const mpti_figures figures[] = {
-        MPTI_ABOUT(TEXT, text, "name,format"), MPTI_FIGURES(COUNT, mpt_shadow, operations, "operations"),
-        MPTI_FIGURES(COUNT, mpt_shadow, causes[MPT_SHADOW_ROUNDING],
-                     "rounding,catastrophic cancellation,absorption,underflow,overflow,invalid operation"),
-        MPTI_EVENT_FIGURES(first, 2), MPTI_EVENT_FIGURES(worst, 4), MPTI_NO_FIGURES
-    };
-    mpti_about about;
-    int        i;
     if (!s || !s->ready || !name)
         return MPT_E_ARG;
-    mpti_about_open(&about, name, s->format);
-    for (i = 2; i <= 4; i += 2) {
-        const mpt_shadow_event *const v = i == 2 ? &s->first : &s->worst;
-        about.text[i] = v->at ? mpt_shadow_op_name(v->op) : "";
-        about.text[i + 1] = v->at ? mpt_shadow_cause_name(v->cause) : "";
-    }
-    return mpti_write(out, style, figures, s, &about, mpti_shadow_draw);
+    return mpti_write(out, style, mpti_shadow_draw, s, s->causes + MPT_SHADOW_ROUNDING,
+                      "name%s,format%s,operations%u,rounding,catastrophic cancellation,absorption,underflow,"
+                      "overflow,invalid operation," MPTI_EVENT_FIGURES(first) "," MPTI_EVENT_FIGURES(worst),
+                      name, mpt_format_get(s->format)->name, s->operations, MPTI_EVENT_VALUES(s->first),
+                      MPTI_EVENT_VALUES(s->worst));
 }
 
 /* ---- tracking over time ---- */
@@ -7975,11 +7908,6 @@ MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format for
 
 MPT_DEF mpt_status mpt_track_add(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n)
 {
-    static const mpti_figures figures[] = {
-        MPTI_ABOUT(COUNT, count, "step"), MPTI_ABOUT(TEXT, text, "name,format"), MPTI_RANGE_COUNTS,
-        MPTI_ABOUT(WHOLE, real[2], "max_log2,median_log2"), MPTI_NO_FIGURES
-    };
-    mpti_about about;
     mpt_range  r;
     mpt_status status;
     if (!t)
@@ -8001,9 +7929,10 @@ MPT_DEF mpt_status mpt_track_add(mpt_track *t, uint64_t step, mpt_format from, c
         t->first_overflow = step + 1u;
     if (!t->out.write)
         return MPT_OK;
-    mpti_range_about(&about, &r, t->name);
-    about.count[0] = step;
-    return mpti_write(t->out, MPT_STYLE_JSON, figures, &r, &about, NULL);
+    return mpti_write(t->out, MPT_STYLE_JSON, NULL, NULL, &r.count,
+                      "step%u," MPTI_RANGE_FIGURES "max_log2%d,median_log2%d", step, t->name,
+                      mpt_format_get(t->format)->name, mpti_range_log2_at(&r, 100.0),
+                      mpti_range_log2_at(&r, 50.0));
 }
 
 MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index)
