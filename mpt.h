@@ -5966,21 +5966,24 @@ typedef struct mpti_tally {
     uint64_t       *cell;       /* [edges + 1] */
     uint64_t       *binade, *zero, *inf, *nan;
     double         *max_abs, *min_abs;
-    uint64_t        greatest, least_less_1;     /* extremes; 0 and all ones: none so far */
 } mpti_tally;
 
-static void mpti_tally_extreme(mpti_tally *t, uint64_t a)
+/* Let the extremes include |x|, given as its pattern; 0 is for none, there and here. */
+MPTI_NOINLINE static void mpti_extremes_add(double *max_abs, double *min_abs, uint64_t a)
 {
-    t->greatest = a > t->greatest ? a : t->greatest;
-    t->least_less_1 = a - 1u < t->least_less_1 ? a - 1u : t->least_less_1;
+    if (a > mpti_f64_bits(*max_abs))
+        *max_abs = mpti_f64_make(a);
+    if (a - 1u < mpti_f64_bits(*min_abs) - 1u)      /* 0 wraps to all ones */
+        *min_abs = mpti_f64_make(a);
 }
 
 /* Count numbers one by one. sign 0: only those without the sign bit; 1: only those with it; or both. */
 #define MPTI_BOTH_SIGNS 2
 static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char *x, size_t n, int sign)
 {
-    double row[MPTI_TILE];
-    size_t i, j;
+    uint64_t greatest = 0u, least_less_1 = ~(uint64_t)0;
+    double   row[MPTI_TILE];
+    size_t   i, j;
     for (i = 0; i < n; i += MPTI_TILE) {
         const size_t take = mpti_min(n - i, MPTI_TILE);
         mpti_source_load(row, from, x, i, take);
@@ -5997,9 +6000,12 @@ static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char 
                 cell++;
             t->cell[cell]++;
             t->binade[(a >> 52 ? (int)(a >> 52) - 1023 : mpti_range_log2(a)) - MPT_RANGE_EMIN]++;
-            mpti_tally_extreme(t, a);
+            greatest = a > greatest ? a : greatest;
+            least_less_1 = a - 1u < least_less_1 ? a - 1u : least_less_1;
         }
     }
+    mpti_extremes_add(t->max_abs, t->min_abs, greatest);
+    mpti_extremes_add(t->max_abs, t->min_abs, least_less_1 + 1u);
 }
 
 /* A block of an array as floats, and what mpti_floats_look finds in it. */
@@ -6116,12 +6122,12 @@ static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_fl
     }
     t->cell[i] += above;
     *t->zero += b->zeros;
-    mpti_tally_extreme(t, mpti_f64_bits((double)mpti_f32_make(least)));
-    mpti_tally_extreme(t, mpti_f64_bits((double)mpti_f32_make(greatest)));
+    mpti_extremes_add(t->max_abs, t->min_abs, mpti_f64_bits((double)mpti_f32_make(least)));
+    mpti_extremes_add(t->max_abs, t->min_abs, mpti_f64_bits((double)mpti_f32_make(greatest)));
 }
 
-/* Count an array; *max_abs and *min_abs continue from their present values. Doubles, counts of one sign only,
- * blocks with Inf, NaN or subnormal floats, and a tail shorter than a block are counted one by one. */
+/* Count an array. Doubles, counts of one sign only, blocks with Inf, NaN or subnormal floats, and a tail
+ * shorter than a block are counted one by one. */
 static void mpti_tally_run(mpti_tally *t, mpt_format from, const unsigned char *at, size_t n, int sign)
 {
     const mpt_format_info *f = mpt_format_get(from);
@@ -6130,8 +6136,6 @@ static void mpti_tally_run(mpti_tally *t, mpt_format from, const unsigned char *
     mpt_opts               up = mpti_plain_opts;
     int                    i;
     up.rounding = MPT_RND_UP;
-    t->greatest = mpti_f64_bits(*t->max_abs);
-    t->least_less_1 = mpti_f64_bits(*t->min_abs) - 1u;     /* 0 (none so far) wraps to all ones */
     for (i = 0; i < t->edges && n >= MPTI_FLOATS_MANY; i++) {
         double e = mpti_f64_make(t->edge[i]);
         if (f->has_inf)                 /* round up to the array's format: it has no number between */
@@ -6149,16 +6153,6 @@ static void mpti_tally_run(mpti_tally *t, mpt_format from, const unsigned char *
         at += MPTI_FLOATS_MANY * (size_t)f->bytes;
     }
     mpti_tally_each(t, from, at, n, sign);
-    *t->max_abs = mpti_f64_make(t->greatest);
-    *t->min_abs = mpti_f64_make(t->least_less_1 + 1u);
-}
-
-static void mpti_extremes_merge(double *max_abs, double *min_abs, double other_max, double other_min)
-{
-    if (mpti_f64_bits(other_max) > mpti_f64_bits(*max_abs))
-        *max_abs = other_max;
-    if (mpti_f64_bits(other_min) - 1u < mpti_f64_bits(*min_abs) - 1u)   /* 0, for none, wraps to ~0 */
-        *min_abs = other_min;
 }
 
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
@@ -6232,7 +6226,7 @@ static void mpti_range_count(void *context, MPTI_UNUSED size_t part, size_t begi
     mpt_range *const            r = (mpt_range *)c->report;
     mpti_tally                  t = {mpti_counts_at(r, offsetof(mpt_range, least_kept)), 3,
                                      mpti_counts_at(r, offsetof(mpt_range, flushed)), r->binade, &r->zero,
-                                     &r->inf, &r->nan, &r->max_abs, &r->min_abs, 0u, 0u};
+                                     &r->inf, &r->nan, &r->max_abs, &r->min_abs};
     mpti_tally_run(&t, c->from, c->x + begin * c->bytes, end - begin, (int)c->which);
     r->count = r->zero + r->inf + r->nan + mpt_range_nonzero(r);
 }
@@ -6262,7 +6256,8 @@ MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
     if (!dst || !src || !dst->least_kept || !src->least_kept || dst->format != src->format)
         return MPT_E_ARG;
     mpti_counts_merge(dst, src, 0, offsetof(mpt_range, max_abs));
-    mpti_extremes_merge(&dst->max_abs, &dst->min_abs, src->max_abs, src->min_abs);
+    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->max_abs));
+    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->min_abs));
     return MPT_OK;
 }
 
@@ -6319,7 +6314,7 @@ static void mpti_survey_count(void *context, MPTI_UNUSED size_t part, size_t beg
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_survey *const           a = (mpt_survey *)c->report;
     mpti_tally                  t = {a->edge, MPT_SURVEY_EDGES, a->cell, a->binade, &a->zero, &a->inf,
-                                     &a->nan, &a->max_abs, &a->min_abs, 0u, 0u};
+                                     &a->nan, &a->max_abs, &a->min_abs};
     mpti_tally_run(&t, c->from, c->x + begin * c->bytes, end - begin, MPTI_BOTH_SIGNS);
     a->count += end - begin;
 }
@@ -6336,7 +6331,8 @@ MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src)
         return MPT_E_ARG;
     mpti_counts_merge(dst, src, 0, offsetof(mpt_survey, edge));
     mpti_counts_merge(dst, src, offsetof(mpt_survey, cell), offsetof(mpt_survey, max_abs));
-    mpti_extremes_merge(&dst->max_abs, &dst->min_abs, src->max_abs, src->min_abs);
+    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->max_abs));
+    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->min_abs));
     return MPT_OK;
 }
 
@@ -7047,15 +7043,11 @@ MPT_DEF double mpt_exact_value(const mpt_exact *s)
 
 /* ---- rounding report ---- */
 
-/* |x| * 2^bits, rounded to an integer, nearest-even; at most 2^62. */
-static uint64_t mpti_fixed(double x, int bits)
+/* x * unit, not negative, rounded to an integer, nearest-even; at most 2^62. */
+MPTI_NOINLINE static uint64_t mpti_fixed(double x, double unit)
 {
-    int            e;
-    const uint64_t m = mpti_significand(x, &e), most = MPTI_ONE << 62;
-    e += bits;
-    if (e <= 0)
-        return e < -60 ? 0u : e && m ? mpti_shift_rne64(m, -e) : m;
-    return m && (e > 10 || m << e > most) ? most : m << (e & 15);
+    const double fixed = rint(x * unit), most = 4611686018427387904.0;
+    return fixed < most ? (uint64_t)(int64_t)fixed : MPTI_ONE << 62;
 }
 
 MPTI_NOINLINE static void mpti_raise(double *most, double x) { *most = x > *most ? x : *most; }
@@ -7123,8 +7115,8 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
     ulps = mpti_f64_make(mpti_magnitude(error)) / mpt_ulp((mpt_format)r->format, scaled);
     mpti_raise(&r->max_relative, relative);
     mpti_raise(&r->max_ulps, ulps);
-    fixed = mpti_fixed(ulps, 24);
-    mpti_wide_add(r->relative, mpti_fixed(relative, 40), 0u);
+    fixed = mpti_fixed(ulps, 16777216.0);
+    mpti_wide_add(r->relative, mpti_fixed(relative, 1099511627776.0), 0u);
     mpti_wide_add(r->ulps, fixed, 0u);
     fixed = mpti_is_negative(error) ? 0u - fixed : fixed;
     mpti_wide_add(r->bias, fixed, 0u - (fixed >> 63));
@@ -7246,15 +7238,6 @@ static void mpti_squares_close(mpt_exact *s, const float *x, int bottom, int top
     mpti_exact_add_bits(s, (unsigned)minus, 0u, minus ? 0u - sum[1] : sum[1], u - 51);
 }
 
-/* Can this report count arrays of format `from` by blocks at all? */
-static int mpti_roundoff_by_blocks(const mpt_roundoff *r, mpt_format from)
-{
-    const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
-    return MPTI_PLAIN_FLOATS && from != MPT_F64 && f->sign_bits && f->mantissa_bits < 23 && f->emin >= -126 &&
-           r->rounding == (uint32_t)MPT_RND_NEAREST_EVEN && r->overflow_mode == (uint32_t)MPT_OVERFLOW_IEEE &&
-           !r->flush && r->log2_scale >= -126 && r->log2_scale <= 126;
-}
-
 /* Count n numbers, at most MPTI_FLOATS_MANY.  Returns: 0 if they must be counted one by one. */
 static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned char *at, size_t n)
 {
@@ -7303,8 +7286,12 @@ static void mpti_roundoff_count(void *context, MPTI_UNUSED size_t part, size_t b
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_roundoff *const         r = (mpt_roundoff *)c->report;
-    const int                   blocks = mpti_roundoff_by_blocks(r, c->from);
+    const mpt_format_info      *f = mpt_format_get((mpt_format)r->format);
     size_t                      take;
+    const int                   blocks =
+        MPTI_PLAIN_FLOATS && c->from != MPT_F64 && f->sign_bits && f->mantissa_bits < 23 && f->emin >= -126 &&
+        r->rounding == (uint32_t)MPT_RND_NEAREST_EVEN && r->overflow_mode == (uint32_t)MPT_OVERFLOW_IEEE &&
+        !r->flush && r->log2_scale >= -126 && r->log2_scale <= 126;
     for (; begin < end; begin += take) {
         const unsigned char *const at = c->x + begin * c->bytes;
         take = mpti_min(end - begin, MPTI_FLOATS_MANY);
@@ -7343,29 +7330,28 @@ MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src
 
 MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures *figures)
 {
-    mpt_roundoff_figures g;
-    uint64_t             signal, noise;
-    unsigned             sign;
-    int                  high, low;
-    double               n;
+    uint64_t signal, noise;
+    unsigned sign;
+    int      high, low;
+    double   n;
     if (!r || !figures || !r->ready)
         return MPT_E_ARG;
     n = (double)(r->exact + r->changed - r->overflow);
     signal = mpti_exact_parts(&r->signal, &sign, &high), noise = mpti_exact_parts(&r->noise, &sign, &low);
-    g.max_relative = r->max_relative;
-    g.max_ulps = r->max_ulps;
-    g.mean_relative = g.mean_ulps = g.bias_ulps = g.sqnr_db = mpti_nan();
+    figures->max_relative = r->max_relative;
+    figures->max_ulps = r->max_ulps;
+    figures->mean_relative = figures->mean_ulps = figures->bias_ulps = figures->sqnr_db = mpti_nan();
     if (r->overflow)
-        g.sqnr_db = mpti_f64_make(MPTI_F64_SIGN | MPTI_F64_INF);
+        figures->sqnr_db = mpti_f64_make(MPTI_F64_SIGN | MPTI_F64_INF);
     else if (signal)
-        g.sqnr_db = noise ? 10.0 * (log10((double)signal / (double)noise) + (high - low) * log10(2.0))
-                          : mpti_f64_make(MPTI_F64_INF);
+        figures->sqnr_db =
+            noise ? 10.0 * (log10((double)signal / (double)noise) + (high - low) * log10(2.0))
+                  : mpti_f64_make(MPTI_F64_INF);
     if (n > 0.0) {
-        g.mean_relative = mpti_wide_value(r->relative) / n / 1099511627776.0;
-        g.mean_ulps = mpti_wide_value(r->ulps) / n / 16777216.0;
-        g.bias_ulps = mpti_wide_value(r->bias) / n / 16777216.0;
+        figures->mean_relative = mpti_wide_value(r->relative) / n / 1099511627776.0;
+        figures->mean_ulps = mpti_wide_value(r->ulps) / n / 16777216.0;
+        figures->bias_ulps = mpti_wide_value(r->bias) / n / 16777216.0;
     }
-    *figures = g;
     return MPT_OK;
 }
 
@@ -7620,32 +7606,31 @@ MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, siz
 
 MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures)
 {
-    mpt_sums_figures g;
-    float            pairwise = 0.0f;
-    int              i;
+    float pairwise = 0.0f;
+    int   i;
     if (!s || !figures)
         return MPT_E_ARG;
     for (i = 0; i < 64; i++)
         if (s->n >> i & 1u)
             pairwise = mpti_add32(s->pair[i], pairwise);
-    g.exact = mpt_exact_value(&s->exact);
-    g.condition = mpt_exact_value(&s->magnitude) / fabs(g.exact);
-    g.value[MPT_SUM_F16] = s->f16;
-    g.value[MPT_SUM_BF16] = s->bf16;
-    g.value[MPT_SUM_F32] = (double)s->f32;
-    g.value[MPT_SUM_BLOCKS] = (double)mpti_add32(s->block_sum, s->block);
-    g.value[MPT_SUM_KAHAN] = (double)s->kahan;
-    g.value[MPT_SUM_NEUMAIER] = (double)mpti_add32(s->neumaier, s->neumaier_rest);
-    g.value[MPT_SUM_PAIRWISE] = (double)pairwise;
-    g.value[MPT_SUM_F64] = s->f64;
+    figures->exact = mpt_exact_value(&s->exact);
+    figures->condition = mpt_exact_value(&s->magnitude) / fabs(figures->exact);
+    figures->value[MPT_SUM_F16] = s->f16;
+    figures->value[MPT_SUM_BF16] = s->bf16;
+    figures->value[MPT_SUM_F32] = (double)s->f32;
+    figures->value[MPT_SUM_BLOCKS] = (double)mpti_add32(s->block_sum, s->block);
+    figures->value[MPT_SUM_KAHAN] = (double)s->kahan;
+    figures->value[MPT_SUM_NEUMAIER] = (double)mpti_add32(s->neumaier, s->neumaier_rest);
+    figures->value[MPT_SUM_PAIRWISE] = (double)pairwise;
+    figures->value[MPT_SUM_F64] = s->f64;
     for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
         mpt_exact left = s->exact;      /* sum - value: the error with its sign reversed */
-        mpt_exact_add(&left, g.value[i], -1.0);
-        g.error[i] = mpt_exact_value(&left);
-        g.error[i] = mpti_f64_is_zero(g.error[i]) ? 0.0 : -g.error[i];
-        g.relative[i] = mpti_f64_is_zero(g.exact) ? mpti_nan() : fabs(g.error[i] / g.exact);
+        mpt_exact_add(&left, figures->value[i], -1.0);
+        figures->error[i] = mpt_exact_value(&left);
+        figures->error[i] = mpti_f64_is_zero(figures->error[i]) ? 0.0 : -figures->error[i];
+        figures->relative[i] =
+            mpti_f64_is_zero(figures->exact) ? mpti_nan() : fabs(figures->error[i] / figures->exact);
     }
-    *figures = g;
     return MPT_OK;
 }
 
