@@ -5940,22 +5940,15 @@ static void mpti_source_load(double *dst, mpt_format from, const void *x, size_t
 
 /* ---- range: counting ---- */
 
-/* The least |x| that is not flushed, that becomes normal, that overflows, as patterns of doubles: each is the
- * least that rounds to some code or above. Rounding is monotonic, so binary search finds it: no table. */
+/* The least |x| that is not flushed, that becomes normal, that overflows, as patterns of doubles: halfway
+ * from a code to the next; or the double above, if a tie goes to the lower code, which is even. */
 MPTI_NOINLINE static void mpti_range_limits(const mpt_format_info *f, uint64_t *edge)
 {
-    int i;
-    for (i = 0; i < 3; i++) {
-        const uint64_t code = i == 0 ? 1u : i == 1 ? MPTI_ONE << f->mantissa_bits : f->max_code + 1u;
-        uint64_t       low = 0u;
-        edge[i] = MPTI_F64_INF;         /* low rounds below the code; Inf: no finite |x| reaches it */
-        while (edge[i] - low > 1u) {
-            const uint64_t middle = low + (edge[i] - low) / 2u;
-            unsigned       flags = 0u;
-            const uint64_t got = mpt_encode_as(f, mpti_f64_make(middle), NULL, &flags);
-            *(got >= code || (flags & MPT_FLAG_OVERFLOW) ? &edge[i] : &low) = middle;
-        }
-    }
+    const uint64_t hidden = MPTI_ONE << 52, gap = hidden >> f->mantissa_bits;   /* of normal numbers */
+    const uint64_t least = mpti_f64_bits(f->min_subnormal);
+    edge[0] = (least < hidden ? 0u : least - hidden) + 1u;      /* FP64 has nothing halfway */
+    edge[1] = mpti_f64_bits(f->min_normal) - (gap & ~MPTI_ONE);
+    edge[2] = mpti_f64_bits(f->max_finite) + (gap + 1u) / 2u + !(f->max_code & 1u);
 }
 
 /* The counters of a pass over an array, for range reports and surveys. Magnitudes are bit patterns of |x|
@@ -6444,8 +6437,7 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
 
 MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice)
 {
-    if (!r || !mpt_format_get(r->format) || !choice || !r->least_kept || log2_scale < -126 ||
-        log2_scale > 127)
+    if (!r || !choice || !r->least_kept || log2_scale < -126 || log2_scale > 127)
         return MPT_E_ARG;
     mpti_range_with_scale(r, log2_scale, choice);
     return MPT_OK;
@@ -6620,14 +6612,12 @@ MPTI_NOINLINE static int mpti_bins_used(const uint64_t *bin, int bins, int *firs
 
 MPTI_NOINLINE static void mpti_tell_binades(mpti_out *o, const uint64_t *binade)
 {
-    int i, first, last;
-    if (!mpti_bins_used(binade, MPT_RANGE_BINS, &first, &last)) {
-        mpti_tell(o, ",\"first\":null,\"binades\":[]");
-        return;
-    }
-    mpti_tell(o, ",\"first\":%d,\"binades\":", first + MPT_RANGE_EMIN);
+    int       i, first, last;
+    const int any = mpti_bins_used(binade, MPT_RANGE_BINS, &first, &last);
+    mpti_tell(o, any ? ",\"first\":%d" : ",\"first\":null", first + MPT_RANGE_EMIN);
+    mpti_tell(o, ",\"binades\":[");
     for (i = first; i <= last; i++)
-        mpti_tell(o, i > first ? ",%u" : "[%u", binade[i]);
+        mpti_tell(o, i > first ? ",%u" : "%u", binade[i]);
     mpti_tell(o, "]");
 }
 
@@ -6734,25 +6724,20 @@ MPTI_NOINLINE static char *mpti_column(char *axis, int columns, double error)
     return axis + (at < 0 ? 0 : at < columns ? at : columns - 1);
 }
 
-/* Words to draw below binade e where a zone ends, or NULL. Without f bins count |update| / half a gap. */
-MPTI_NOINLINE static const char *mpti_edge(const mpt_format_info *f, int e)
+/* Does a zone end below binade e? If so, draw that, unless o is NULL. Without f: |update| / half a gap. */
+MPTI_NOINLINE static int mpti_edge(mpti_out *o, const mpt_format_info *f, int e)
 {
-    if (!f)
-        return e ? NULL : "half a gap; smaller updates are lost";
-    if (e == f->emax + 1)
-        return "and above: overflow";
-    if (e == f->emin)
-        return "is the smallest normal binade; below: subnormal";
-    return e == mpti_range_flushed_below(f) + 1 ? "is the smallest that is kept; below: becomes 0" : NULL;
-}
-
-MPTI_NOINLINE static void mpti_draw_edge(mpti_out *o, const mpt_format_info *f, int e)
-{
-    const char *const words = mpti_edge(f, e);
-    if (words && f)
+    const char *const words =
+        !f                                     ? e ? NULL : "half a gap; smaller updates are lost"
+        : e == f->emax + 1                     ? "and above: overflow"
+        : e == f->emin                         ? "is the smallest normal binade; below: subnormal"
+        : e == mpti_range_flushed_below(f) + 1 ? "is the smallest that is kept; below: becomes 0"
+                                               : NULL;
+    if (o && words && f)
         mpti_tell(o, "  -------+--- %s: 2^%d %s\n", f->name, e, words);
-    else if (words)
+    else if (o && words)
         mpti_tell(o, "  -------+--- %s\n", words);
+    return words != NULL;
 }
 
 /* Draw bins, of which the first counts binade `base`, from the last down. With many, or where nearly nothing
@@ -6764,13 +6749,13 @@ MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, 
     int      first, last, draw, i, end, left;
     if (!mpti_bins_used(bin, bins, &first, &last))
         return;
-    for (i = last + 1; f && i + base <= f->emax && !mpti_edge(f, i + base); i++)
+    for (i = last + 1; f && i + base <= f->emax && !mpti_edge(NULL, f, i + base); i++)
         ;
-    mpti_draw_edge(o, f, f ? i + base : 1);
+    (void)mpti_edge(o, f, f ? i + base : 1);
     for (draw = 0; draw < 2; draw++)        /* the first round only finds the longest bar */
         for (i = last, rest = whole; i >= first; i = end - 1, rest -= c) {
             left = mpti_share(rest, whole, 100.0) < 0.05 ? bins + 1 : (last - first) / MPTI_DRAW_ROWS + 1;
-            for (end = i, c = bin[i]; --left && end > first && !mpti_edge(f, end + base); )
+            for (end = i, c = bin[i]; --left && end > first && !mpti_edge(NULL, f, end + base); )
                 c += bin[--end];
             most = c > most ? c : most;
             if (!draw)
@@ -6781,12 +6766,12 @@ MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, 
             if (end < i)
                 mpti_tell(o, " (down to 2^%d)", end + base);
             mpti_tell(o, "\n");
-            mpti_draw_edge(o, f, end + base);
+            (void)mpti_edge(o, f, end + base);
         }
-    for (i = first; f && !mpti_edge(f, i + base) && i + base > mpti_range_flushed_below(f) + 1; i--)
+    for (i = first; f && !mpti_edge(NULL, f, i + base) && i + base > mpti_range_flushed_below(f) + 1; i--)
         ;
     if (i < first)
-        mpti_draw_edge(o, f, i + base);
+        (void)mpti_edge(o, f, i + base);
 }
 
 /* ---- range: writing ---- */
@@ -6877,25 +6862,16 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
     return o.failed ? MPT_E_DATA : MPT_OK;
 }
 
-/* Write a row of a curve: as CSV, or (few > 0) drawn, for `few` scales from c's on, the best one marked. */
-MPTI_NOINLINE static void mpti_tell_choice(mpti_out *o, const mpt_range_choice *c, uint64_t nonzero,
-                                           int best, int few)
+/* Draw a row of a curve: what a scale does. */
+MPTI_NOINLINE static void mpti_draw_choice(mpti_out *o, const mpt_range_choice *c, uint64_t nonzero)
 {
-    const int width = MPTI_DRAW_WIDTH, zero = mpti_bar(c->flushed, nonzero);
+    const int zero = mpti_bar(c->flushed, nonzero), width = MPTI_DRAW_WIDTH - zero;
     int       subnormal = mpti_bar(c->subnormal, nonzero), over = mpti_bar(c->overflow, nonzero);
-    if (!few) {
-        mpti_tell(o, "%d,%r,%r,%r\n", c->log2_scale, mpti_share(c->flushed, nonzero, 1.0),
-                  mpti_share(c->subnormal, nonzero, 1.0), mpti_share(c->overflow, nonzero, 1.0));
-        return;
-    }
-    over = over > width - zero ? width - zero : over;
-    subnormal = subnormal > width - zero - over ? width - zero - over : subnormal;
+    over = over > width ? width : over;
+    subnormal = subnormal > width - over ? width - over : subnormal;
     mpti_tell(o, "  2^%-5d|%b0%b~%b#%b!|%9.2p%11.2p%10.2p", c->log2_scale, zero, subnormal,
-              width - zero - over - subnormal, over, c->flushed, nonzero, c->subnormal, nonzero, c->overflow,
+              width - over - subnormal, over, c->flushed, nonzero, c->subnormal, nonzero, c->overflow,
               nonzero);
-    if (best >= c->log2_scale && best < c->log2_scale + few)
-        mpti_tell(o, "  <- best: 2^%d", best);
-    mpti_tell(o, "\n");
 }
 
 MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_style style,
@@ -6903,6 +6879,7 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
 {
     mpti_out         o;
     mpt_range_choice c, best;
+    uint64_t         nonzero;
     int              few;
     const mpt_status status = mpti_out_open(&o, out, style);
     if (!r || !r->least_kept || !name || first < -126 || last > 127 || first > last)
@@ -6910,6 +6887,7 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
     if (status != MPT_OK || (style != MPT_STYLE_CSV && style != MPT_STYLE_DRAWING))
         return status == MPT_OK ? MPT_E_UNSUPPORTED : status;
     few = style == MPT_STYLE_DRAWING ? (last - first) / MPTI_DRAW_ROWS + 1 : 0;
+    nonzero = mpt_range_nonzero(r);
     (void)mpt_range_choose_scale(r, 3, NULL, &best);
     if (few)
         mpti_tell(&o, "%s: what %s makes of the nonzero at each scale\n"
@@ -6917,9 +6895,16 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
                   " overflow\n", name, mpt_format_get(r->format)->name);
     else
         mpti_tell(&o, "log2_scale,flushed,subnormal,overflow\n");
-    for (; first <= last && (mpt_range_nonzero(r) || !few); first += few ? few : 1) {
+    for (; first <= last && (nonzero || !few); first += few ? few : 1) {
         mpti_range_with_scale(r, first, &c);
-        mpti_tell_choice(&o, &c, mpt_range_nonzero(r), best.log2_scale, few);
+        if (few)
+            mpti_draw_choice(&o, &c, nonzero);
+        else
+            mpti_tell(&o, "%d,%r,%r,%r", first, mpti_share(c.flushed, nonzero, 1.0),
+                      mpti_share(c.subnormal, nonzero, 1.0), mpti_share(c.overflow, nonzero, 1.0));
+        if (best.log2_scale >= first && best.log2_scale < first + few)
+            mpti_tell(&o, "  <- best: 2^%d", best.log2_scale);
+        mpti_tell(&o, "\n");
     }
     return o.failed ? MPT_E_DATA : MPT_OK;
 }
@@ -7649,10 +7634,8 @@ MPTI_NOINLINE static void mpti_sums_draw(mpti_out *o, const void *report, const 
     for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
         char *const at = mpti_column(axis, columns, mpti_f64_is_zero(g.error[i]) ? 0.0 : g.relative[i]);
         *at = *at == '.' ? letters[i][1] : '*';
-        if (name) {
-            mpti_tell_n(o, letters[i], 2);
-            mpti_tell(o, " %s,", mpt_sum_method_name((mpt_sum_method)i));
-        }
+        if (name)
+            mpti_tell(o, "%s %s,", letters[i], mpt_sum_method_name((mpt_sum_method)i));
     }
     if (name)
         mpti_tell(o, " * several\n           n  2^-%d or exact%b 2^0\n", columns - 1, columns - 17);
@@ -7958,9 +7941,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
     for (i = 0; i < count; i++) {
         const mpt_track *const t = &tracks[i];
         const int              at = t->flushed ? 1 + (int)mpti_share(t->flushed, t->nonzero, 8.999) : 0;
-        const char *const      sign = !t->samples ? "?" : t->overflow ? "!" : &" .:-=+*#%@"[at];
-        mpti_tell_n(&o, sign, 1);
-        mpti_tell_n(&o, sign, 1);
+        mpti_tell_n(&o, !t->samples ? "??" : t->overflow ? "!!" : &"  ..::--==++**##%%@@"[2 * at], 2);
     }
     mpti_tell(&o, "|\n");
     return o.failed ? MPT_E_DATA : MPT_OK;
