@@ -1057,9 +1057,9 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 // >>M9 range report -------------------------------------------------------------------------------
 #ifndef MPT_NO_REPORTS
 /* Calls of reports (>>M9, >>M10) return MPT_OK or, beside what stands at each: MPT_E_ARG for NULL, a value
- * out of range, reports that do not merge, or one whose init failed; MPT_E_UNSUPPORTED for an unknown format,
- * for e8m0, which has no zero, for numbers in tf32, for a style (drawings, curves): then nothing is counted;
- * MPT_E_DATA if the writer failed.  Threads: one caller per report, but any number may read it. */
+ * out of range, reports that do not merge, or one that a failed init has zeroed; MPT_E_UNSUPPORTED for an
+ * unknown format, e8m0, which has no zero, numbers in tf32, a style (drawings, curves): then nothing is
+ * counted; MPT_E_DATA if the writer failed.  Threads: one caller per report, but any number may read it. */
 
 /* The binades of FP64, which include those of every other format: floor(log2|x|) from -1074 to 1023. */
 #define MPT_RANGE_EMIN (-1074)
@@ -1081,8 +1081,7 @@ typedef struct mpt_range {
     uint32_t   reserved;                /* 0 */
 } mpt_range;
 
-/* mpt_range_init -- start an empty report against a format. Signs do not count, not even in ue4m3. A report
- * whose init failed is zeroed, and other calls refuse it. */
+/* mpt_range_init -- start an empty report against a format. Signs do not count, not even in ue4m3. */
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format);
 
 /* mpt_range_add -- count n more numbers, in one pass.
@@ -1129,8 +1128,7 @@ MPT_DEF mpt_status mpt_survey_init(mpt_survey *a);
 MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n);
 MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src);
 
-/* mpt_survey_get -- the report against one format, byte for byte what mpt_range_add would have made. After an
- * error *r is no report. */
+/* mpt_survey_get -- the report against one format, byte for byte as by mpt_range_add; none after an error. */
 MPT_DEF mpt_status mpt_survey_get(const mpt_survey *a, mpt_format format, mpt_range *r);
 
 /* A power of two to multiply the numbers by, and what it does to them. */
@@ -1200,9 +1198,8 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
  *   style  in  MPT_STYLE_CSV: log2_scale,flushed,subnormal,overflow as shares of the nonzero, below a line of
  *              these names. MPT_STYLE_DRAWING: a row for each scale (or each second, third ...: at most 44
  *              rows), the shares as a bar of four characters, and a mark at the scale that
- *              mpt_range_choose_scale takes with a headroom of 3
- *   name   in  the first words of a drawing; not NULL
- * Errors: MPT_E_UNSUPPORTED for other styles. */
+ *              mpt_range_choose_scale takes with a headroom of 3. Other styles: MPT_E_UNSUPPORTED
+ *   name   in  the first words of a drawing; not NULL */
 MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_style style,
                                          const char *name, mpt_writer out);
 
@@ -1221,10 +1218,9 @@ typedef struct mpt_exact {
  * Threads: one caller per sum.  Source: Kulisch, Computer Arithmetic and Validity, 2008, chapter 8. */
 MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y);
 
-/* mpt_exact_merge -- add all of src to dst. */
+/* mpt_exact_merge -- add all of src to dst.
+ * mpt_exact_value -- the sum, correctly rounded to double (nearest-even).  Threads: any. */
 MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src);
-
-/* mpt_exact_value -- the sum, correctly rounded to double (nearest-even).  Threads: any. */
 MPT_DEF double mpt_exact_value(const mpt_exact *s);
 
 /* ---- rounding report ---- */
@@ -1457,8 +1453,7 @@ typedef struct mpt_track {
     uint32_t    reserved;               /* 0 */
 } mpt_track;
 
-/* mpt_track_init -- watch a tensor against a format.
- *   every  in  sample the steps that are multiples of it; 0: off */
+/* mpt_track_init -- watch a tensor against a format, at the steps that are multiples of `every`; 0: off. */
 MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format format, uint64_t every,
                                   mpt_writer out);
 
@@ -1468,9 +1463,8 @@ MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format for
  *   from, x  in  as in mpt_range_add */
 MPT_DEF mpt_status mpt_track_add(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n);
 
-/* mpt_track_first -- find the tensor that was the first to flush, or to overflow.
- *   overflow  in   nonzero: overflow, else flushed
- *   index     out  its index in the list; the earliest step wins, then the lowest index
+/* mpt_track_first -- find the tensor that was the first to flush; if `overflow` is not 0, to overflow.
+ *   index  out  its index in the list; the earliest step wins, then the lowest index
  * Errors: MPT_E_DATA if none did. */
 MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index);
 
@@ -6831,6 +6825,7 @@ MPTI_NOINLINE static void mpti_survey_draw(mpti_out *o, const void *report, cons
 
 MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const char *name, mpt_writer out)
 {
+    const int  end = style == MPT_STYLE_CSV_HEAD ? 1 : (int)MPT_FORMAT_COUNT;  /* one header for all */
     mpt_status status = MPT_OK;
     mpt_range  r;
     int        format;
@@ -6838,12 +6833,9 @@ MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const 
         return MPT_E_ARG;
     if (style == MPT_STYLE_DRAWING)
         return mpti_write(out, style, mpti_survey_draw, a, NULL, "name%s", name);
-    for (format = 0; format < (int)MPT_FORMAT_COUNT && status == MPT_OK; format++)
-        if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK) {
+    for (format = 0; format < end && status == MPT_OK; format++)
+        if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK)
             status = mpt_range_write(&r, style, name, out);
-            if (style == MPT_STYLE_CSV_HEAD)
-                break;                          /* one header for all rows */
-        }
     return status;
 }
 
