@@ -6743,9 +6743,8 @@ MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, 
     int      first, last, draw, i, end, left;
     if (!mpti_bins_used(bin, bins, &first, &last))
         return;
-    for (i = last + 1; f && i + base <= f->emax && !mpti_edge(NULL, f, i + base); i++)
+    for (i = last + 1; f && i + base <= f->emax + 1 && !mpti_edge(o, f, i + base); i++)
         ;
-    (void)mpti_edge(o, f, f ? i + base : 1);
     for (draw = 0; draw < 2; draw++)        /* the first round only finds the longest bar */
         for (i = last, rest = whole; i >= first; i = end - 1, rest -= c) {
             left = mpti_share(rest, whole, 100.0) < 0.05 ? bins + 1 : (last - first) / MPTI_DRAW_ROWS + 1;
@@ -6755,17 +6754,13 @@ MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, 
             if (!draw)
                 continue;
             mpti_tell(o, "  2^%-5d|%b#", i + base, mpti_bar(c, most));
-            if (c)
-                mpti_tell(o, " %.1p", c, whole);
-            if (end < i)
-                mpti_tell(o, " (down to 2^%d)", end + base);
-            mpti_tell(o, "\n");
+            mpti_tell(o, c ? " %.1p" : "", c, whole);
+            mpti_tell(o, end < i ? " (down to 2^%d)\n" : "\n", end + base);
             (void)mpti_edge(o, f, end + base);
         }
-    for (i = first; f && !mpti_edge(NULL, f, i + base) && i + base > mpti_range_flushed_below(f) + 1; i--)
-        ;
-    if (i < first)
-        (void)mpti_edge(o, f, i + base);
+    if (f && !mpti_edge(NULL, f, first + base))
+        for (i = first - 1; i + base > mpti_range_flushed_below(f) && !mpti_edge(o, f, i + base); i--)
+            ;
 }
 
 /* ---- range: writing ---- */
@@ -6872,7 +6867,7 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
     mpti_out         o;
     mpt_range_choice c, best;
     uint64_t         nonzero;
-    int              few;
+    int              few, marked;
     const mpt_status status = mpti_out_open(&o, out, style);
     if (!r || !r->least_kept || !name || first < -126 || last > 127 || first > last)
         return MPT_E_ARG;
@@ -6894,9 +6889,8 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
         else
             mpti_tell(&o, "%d,%r,%r,%r", first, mpti_share(c.flushed, nonzero, 1.0),
                       mpti_share(c.subnormal, nonzero, 1.0), mpti_share(c.overflow, nonzero, 1.0));
-        if (best.log2_scale >= first && best.log2_scale < first + few)
-            mpti_tell(&o, "  <- best: 2^%d", best.log2_scale);
-        mpti_tell(&o, "\n");
+        marked = best.log2_scale >= first && best.log2_scale < first + few;
+        mpti_tell(&o, marked ? "  <- best: 2^%d\n" : "\n", best.log2_scale);
     }
     return o.failed ? MPT_E_DATA : MPT_OK;
 }
@@ -7621,16 +7615,13 @@ MPTI_NOINLINE static void mpti_sums_draw(mpti_out *o, const void *report, const 
     (void)mpt_sums_get((const mpt_sums *)report, &g);
     memset(axis, '.', (size_t)columns);
     axis[columns] = '\0';
-    if (name)
-        mpti_tell(o, "%s: relative error of the sum of n terms\n ", name);
+    mpti_tell(o, name ? "%s: relative error of the sum of n terms\n " : "", name);
     for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
         char *const at = mpti_column(axis, columns, mpti_f64_is_zero(g.error[i]) ? 0.0 : g.relative[i]);
         *at = *at == '.' ? letters[i][1] : '*';
-        if (name)
-            mpti_tell(o, "%s %s,", letters[i], mpt_sum_method_name((mpt_sum_method)i));
+        mpti_tell(o, name ? "%s %s," : "", letters[i], mpt_sum_method_name((mpt_sum_method)i));
     }
-    if (name)
-        mpti_tell(o, " * several\n           n  2^-%d or exact%b 2^0\n", columns - 1, columns - 17);
+    mpti_tell(o, name ? " * several\n           n  2^-%d or exact%b 2^0\n" : "", columns - 1, columns - 17);
     mpti_tell(o, "  %10u |%s|\n", ((const mpt_sums *)report)->n, axis);
 }
 
@@ -7807,9 +7798,7 @@ MPTI_NOINLINE static void mpti_shadow_draw_event(mpti_out *o, const mpt_shadow_e
         mpti_tell(o, "%s%.6g (in double %.6g)", i ? ", " : "of ", v->in[i].low, v->in[i].exact);
     mpti_tell(o, "\n    gives %.6g (in double %.6g); off by %.2g before, by %.2g after", v->out.low,
               v->out.exact, v->before, v->after);
-    if (v->cancelled > 0)
-        mpti_tell(o, "; %d binades cancelled", v->cancelled);
-    mpti_tell(o, "\n");
+    mpti_tell(o, v->cancelled > 0 ? "; %d binades cancelled\n" : "\n", v->cancelled);
 }
 
 MPTI_NOINLINE static void mpti_shadow_draw(mpti_out *o, const void *report, const char *name)
