@@ -5955,13 +5955,14 @@ typedef struct mpti_tally {
     double         *max_abs, *min_abs;
 } mpti_tally;
 
-/* Let the extremes include |x|, given as its pattern; 0 is for none, there and here. */
-MPTI_NOINLINE static void mpti_extremes_add(double *max_abs, double *min_abs, uint64_t a)
+/* Let the extremes include others, given as patterns; 0 is for none, there and here. */
+MPTI_NOINLINE static void mpti_extremes_add(double *max_abs, double *min_abs, uint64_t greatest,
+                                            uint64_t least)
 {
-    if (a > mpti_f64_bits(*max_abs))
-        *max_abs = mpti_f64_make(a);
-    if (a - 1u < mpti_f64_bits(*min_abs) - 1u)      /* 0 wraps to all ones */
-        *min_abs = mpti_f64_make(a);
+    if (greatest > mpti_f64_bits(*max_abs))
+        *max_abs = mpti_f64_make(greatest);
+    if (least - 1u < mpti_f64_bits(*min_abs) - 1u)      /* 0 wraps to all ones */
+        *min_abs = mpti_f64_make(least);
 }
 
 /* Count numbers one by one. sign 0: only those without the sign bit; 1: only those with it; or both. */
@@ -5991,8 +5992,7 @@ static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char 
             least_less_1 = a - 1u < least_less_1 ? a - 1u : least_less_1;
         }
     }
-    mpti_extremes_add(t->max_abs, t->min_abs, greatest);
-    mpti_extremes_add(t->max_abs, t->min_abs, least_less_1 + 1u);
+    mpti_extremes_add(t->max_abs, t->min_abs, greatest, least_less_1 + 1u);
 }
 
 /* A block of an array as floats, and what mpti_floats_look finds in it. */
@@ -6109,8 +6109,8 @@ static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_fl
     }
     t->cell[i] += above;
     *t->zero += b->zeros;
-    mpti_extremes_add(t->max_abs, t->min_abs, mpti_f64_bits((double)mpti_f32_make(least)));
-    mpti_extremes_add(t->max_abs, t->min_abs, mpti_f64_bits((double)mpti_f32_make(greatest)));
+    mpti_extremes_add(t->max_abs, t->min_abs, mpti_f64_bits((double)mpti_f32_make(greatest)),
+                      mpti_f64_bits((double)mpti_f32_make(least)));
 }
 
 /* Count an array. Doubles, counts of one sign only, blocks with Inf, NaN or subnormal floats, and a tail
@@ -6243,8 +6243,7 @@ MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
     if (!dst || !src || !dst->least_kept || !src->least_kept || dst->format != src->format)
         return MPT_E_ARG;
     mpti_counts_merge(dst, src, 0, offsetof(mpt_range, max_abs));
-    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->max_abs));
-    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->min_abs));
+    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->max_abs), mpti_f64_bits(src->min_abs));
     return MPT_OK;
 }
 
@@ -6318,8 +6317,7 @@ MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src)
         return MPT_E_ARG;
     mpti_counts_merge(dst, src, 0, offsetof(mpt_survey, edge));
     mpti_counts_merge(dst, src, offsetof(mpt_survey, cell), offsetof(mpt_survey, max_abs));
-    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->max_abs));
-    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->min_abs));
+    mpti_extremes_add(&dst->max_abs, &dst->min_abs, mpti_f64_bits(src->max_abs), mpti_f64_bits(src->min_abs));
     return MPT_OK;
 }
 
@@ -6367,10 +6365,10 @@ static int mpti_range_flushed_below(const mpt_format_info *f) { return f->emin -
  * `aside` the largest values, up to that many, are left out of account, by whole binades. */
 MPTI_NOINLINE static int mpti_range_doublings(const mpt_range *r, uint64_t aside)
 {
-    const uint64_t a = mpti_f64_bits(r->max_abs), limit = r->least_overflow, hidden = MPTI_ONE << 52;
+    const uint64_t a = mpti_f64_bits(r->max_abs);
     const int      emax = mpt_format_get(r->format)->emax, top = mpti_range_log2(a);
-    const uint64_t m = a >= hidden ? a & (hidden - 1u) : (a << (-1022 - top)) & (hidden - 1u);
-    const int      exact = mpti_range_log2(limit) - top - (m >= (limit & (hidden - 1u)));
+    const int      up = top < -1022 ? -1022 - top : 0;      /* to make it normal: then a doubling adds 2^52 */
+    const int      exact = (int)((r->least_overflow - (a << up) - 1u + MPTI_F64_SIGN) >> 52) - 2048 + up;
     uint64_t       above = 0;
     int            e = top;
     while (aside && e > MPT_RANGE_EMIN && (above += mpti_range_in(r, e)) <= aside)
@@ -6604,7 +6602,7 @@ MPTI_NOINLINE static int mpti_bins_used(const uint64_t *bin, int bins, int *firs
     return *first < bins;
 }
 
-MPTI_NOINLINE static void mpti_tell_binades(mpti_out *o, const uint64_t *binade)
+static void mpti_tell_binades(mpti_out *o, const uint64_t *binade)
 {
     int       i, first, last;
     const int any = mpti_bins_used(binade, MPT_RANGE_BINS, &first, &last);
@@ -6617,34 +6615,37 @@ MPTI_NOINLINE static void mpti_tell_binades(mpti_out *o, const uint64_t *binade)
 
 /* Write a report's figures, in any style but MPT_STYLE_DRAWING. `figures`: their names, each with the kind of
  * the next value in v: %s a string, %u a uint64_t, %r a double, %d one that holds an integer, or NaN; without
- * a kind it is of the next of `counts`. %b ends them: the bins of the histogram, which only JSON gets. */
-MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const uint64_t *counts,
-                                        const char *figures, va_list v)
+ * a kind it is of the next of `counts`. %b ends them: counts that are left are a histogram, for JSON only. */
+static void mpti_tell_row(mpti_out *o, mpt_style style, const uint64_t *counts, const char *figures,
+                          va_list v)
 {
-    const int json = style == MPT_STYLE_JSON, lines = style == MPT_STYLE_TEXT;
-    int       first = 1;
-    for (; *figures; first = 0) {
+    const int   json = style == MPT_STYLE_JSON, lines = style == MPT_STYLE_TEXT;
+    const char *before = json ? "{\"" : "";
+    int         named = json || style == MPT_STYLE_CSV_HEAD;    /* in lines all but the first figure */
+    for (; *figures; named = style != MPT_STYLE_CSV) {
         const size_t n = strcspn(figures, "%,");
-        const char   kind = figures[n] == '%' ? figures[n + 1u] : 'c';
+        const char   kind = figures[n] == '%' ? figures[n + 1u] : ',';
         if (kind == 'b') {
             if (json)
-                mpti_tell_binades(o, va_arg(v, const uint64_t *));
+                mpti_tell_binades(o, counts);
             break;
         }
-        mpti_tell(o, json ? first ? "{\"" : ",\"" : first ? "" : lines ? "  " : ",");
-        if (style == MPT_STYLE_CSV_HEAD || json || (lines && !first))
+        mpti_tell(o, before);
+        before = json ? ",\"" : lines ? "  " : ",";
+        if (named) {
             mpti_tell_n(o, figures, n);
-        mpti_tell(o, json ? "\":" : lines && !first ? "%b  " : "", 22 - (int)n);
+            mpti_tell(o, json ? "\":" : lines ? "%b  " : "", 22 - (int)n);
+        }
         if (style == MPT_STYLE_CSV_HEAD)
             ;                           /* only the name is written */
         else if (kind == 's')
             mpti_tell_text(o, style, va_arg(v, const char *));
-        else if (kind == 'c' || kind == 'u')
+        else if (kind == ',' || kind == 'u')
             mpti_tell(o, "%u", kind == 'u' ? va_arg(v, uint64_t) : *counts++);
         else
             mpti_tell_real(o, style, va_arg(v, double), kind == 'd');
         mpti_tell(o, lines ? "\n" : "");
-        figures += kind == 'c' ? n : n + 2u;
+        figures += kind == ',' ? n : n + 2u;
         figures += *figures == ',';
     }
     mpti_tell(o, json ? "}\n" : lines ? "" : "\n");
@@ -6795,8 +6796,7 @@ MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const ch
                       MPTI_RANGE_FIGURES "min_abs%r,max_abs%r,median_log2%d,best_log2_scale%d,"
                       "flushed_at_best%u,subnormal_at_best%u,%b",
                       name, mpt_format_get(r->format)->name, r->min_abs, r->max_abs,
-                      mpti_range_log2_at(r, 50.0), (double)best.log2_scale, best.flushed, best.subnormal,
-                      r->binade);
+                      mpti_range_log2_at(r, 50.0), (double)best.log2_scale, best.flushed, best.subnormal);
 }
 
 MPTI_NOINLINE static void mpti_survey_draw(mpti_out *o, const void *report, const char *name)
@@ -6827,7 +6827,7 @@ MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const 
     if (!a || !a->edge[0] || !name)
         return MPT_E_ARG;
     if (style == MPT_STYLE_DRAWING)
-        return mpti_write(out, style, mpti_survey_draw, a, NULL, "name%s", name);
+        return mpti_write(out, style, mpti_survey_draw, a, NULL, "", name);
     for (format = 0; format < end && status == MPT_OK; format++)
         if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK)
             status = mpt_range_write(&r, style, name, out);
@@ -6850,7 +6850,7 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
 }
 
 /* Draw a row of a curve: what a scale does. */
-MPTI_NOINLINE static void mpti_draw_choice(mpti_out *o, const mpt_range_choice *c, uint64_t nonzero)
+static void mpti_draw_choice(mpti_out *o, const mpt_range_choice *c, uint64_t nonzero)
 {
     const int zero = mpti_bar(c->flushed, nonzero), width = MPTI_DRAW_WIDTH - zero;
     int       subnormal = mpti_bar(c->subnormal, nonzero), over = mpti_bar(c->overflow, nonzero);
@@ -7826,7 +7826,7 @@ MPTI_NOINLINE static void mpti_shadow_draw(mpti_out *o, const void *report, cons
     #event "_at%u," #event "_op%s," #event "_cause%s," #event "_before%r," #event "_after%r,"           \
     #event "_low%r," #event "_exact%r"
 #define MPTI_EVENT_VALUES(v)                                                                            \
-    v.at, v.at ? mpt_shadow_op_name(v.op) : "", v.at ? mpt_shadow_cause_name(v.cause) : "", v.before,   \
+    v.at, v.at ? mpti_shadow_ops[v.op].name : "", v.at ? mpt_shadow_cause_name(v.cause) : "", v.before,   \
     v.after, v.out.low, v.out.exact
 
 MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const char *name, mpt_writer out)
