@@ -5969,24 +5969,25 @@ MPTI_NOINLINE static void mpti_extremes_add(double *max_abs, double *min_abs, ui
 #define MPTI_BOTH_SIGNS 2
 static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char *x, size_t n, int sign)
 {
-    uint64_t greatest = 0u, least_less_1 = ~(uint64_t)0;
-    double   row[MPTI_TILE];
-    size_t   i, j;
+    const uint64_t *const edge = t->edge, *const end = edge + t->edges;
+    uint64_t              greatest = 0u, least_less_1 = ~(uint64_t)0;
+    double                row[MPTI_TILE];
+    size_t                i, j;
     for (i = 0; i < n; i += MPTI_TILE) {
         const size_t take = mpti_min(n - i, MPTI_TILE);
         mpti_source_load(row, from, x, i, take);
         for (j = 0; j < take; j++) {
-            const uint64_t a = mpti_magnitude(row[j]);
-            int            cell = 0;
+            const uint64_t  a = mpti_magnitude(row[j]);
+            const uint64_t *next = edge;
             if (sign + mpti_is_negative(row[j]) == 1)
                 continue;
             if (!a || a >= MPTI_F64_INF) {
                 *(!a ? t->zero : a == MPTI_F64_INF ? t->inf : t->nan) += 1u;
                 continue;
             }
-            while (cell < t->edges && a >= t->edge[cell])
-                cell++;
-            t->cell[cell]++;
+            while (next < end && a >= *next)
+                next++;
+            t->cell[next - edge]++;
             t->binade[(a >> 52 ? (int)(a >> 52) - 1023 : mpti_range_log2(a)) - MPT_RANGE_EMIN]++;
             greatest = a > greatest ? a : greatest;
             least_less_1 = a - 1u < least_less_1 ? a - 1u : least_less_1;
