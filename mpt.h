@@ -11098,8 +11098,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M3), what is new in its rule from mpti_scaler_move on
  *   (>>M15), its limits in mpti_scaler_config_ok and the states that it can reach in mpti_scaler_possible
  *   (>>M17), its original and traces in tests/test_mpt_scaler.c.
- * A report: counts that merge, in a plain struct; a table of its figures for mpti_write (>>M22); thresholds
- *   taken from the codec (see mpti_range_limits); drawing kept apart from counting. */
+ * A report: counts that merge, in a plain struct; its figures' names and values for mpti_write (>>M22);
+ *   thresholds from the format's row (see mpti_range_limits); drawing kept apart from counting. */
 
 // >>M28 licence -----------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */
