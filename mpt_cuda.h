@@ -2169,13 +2169,18 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
     }
 }
 
+/* Were gradients checked, of lists with these sizes of tensors? */
+MPTI_D bool mpti_may_step(const mpt_step *step, uint64_t sizes)
+{
+    return mpti_step_is_open(step) && (!step->sizes || !(sizes & ~step->sizes));
+}
+
 template <class Ops>
 MPTI_KERNEL(MPTI_THREADS, 2)
 mpti_k_step(MPTI_OF_LIST, uint64_t sizes, mpt_cuda_state *state, typename Ops::config o, bool l2)
 {
     MPT_SHARED(typename Ops::consts, k, 1);
-    const bool known = !state->step.sizes || !(sizes & ~state->step.sizes);
-    const bool in_order = known && mpti_step_is_open(&state->step), take = in_order && !state->step.found_inf;
+    const bool in_order = mpti_may_step(&state->step, sizes), take = in_order && !state->step.found_inf;
     const bool zero = in_order && Ops::reads_grad && (o.options & MPT_STEP_ZERO_GRADS) != 0;
     o.lr = state->lr;
     o.t = state->t;
@@ -2201,7 +2206,7 @@ mpti_k_step(MPTI_OF_LIST, uint64_t sizes, mpt_cuda_state *state, typename Ops::c
     }
     /* the last kernel of a step does once: count a misuse, or close the step and count it */
     if (!Ops::last_pass || !mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0) return;
-    if (!in_order) {
+    if (!mpti_may_step(&state->step, sizes)) {      /* asked again: in_order would cost a register */
         state->misuse++;
         mpti_refuse_step(&state->step);
     } else if (!(o.options & MPT_STEP_STAYS_OPEN)) {
