@@ -1611,11 +1611,22 @@ MPT_HD unsigned mpti_invalid16(mpti_env *e)
     return mpti_nan16(e);
 }
 
-/* The result of an operation with a NaN operand; with fewer than three operands pass one of them again. */
+MPT_HD int mpti_inf_times_0(const mpti_env *e, unsigned a, unsigned b)
+{
+    return (mpti_is_inf16(e, a) && !(b & 0x7fffu)) || (mpti_is_inf16(e, b) && !(a & 0x7fffu));
+}
+
+/* Is an operand NaN? Then mpti_pick_nan16 gives the result of any operation, and the functions mpti_a_* below
+ * are not called. With fewer than three operands pass one of them again. */
+MPT_HD int mpti_any_nan16(const mpti_env *e, unsigned a, unsigned b, unsigned c)
+{
+    return mpti_is_nan16(e, a) || mpti_is_nan16(e, b) || mpti_is_nan16(e, c);
+}
+
 MPT_HD unsigned mpti_pick_nan16(mpti_env *e, unsigned a, unsigned b, unsigned c)
 {
-    if (mpti_is_snan16(e, a) || mpti_is_snan16(e, b) || mpti_is_snan16(e, c))
-        e->flags |= MPT_FLAG_INVALID;
+    if (mpti_is_snan16(e, a) || mpti_is_snan16(e, b) || mpti_is_snan16(e, c) || mpti_inf_times_0(e, a, b))
+        e->flags |= MPT_FLAG_INVALID;       /* Inf * 0 is invalid even if a quiet NaN is added */
     return (mpti_is_nan16(e, a) ? a : mpti_is_nan16(e, b) ? b : c) | 1u << (e->mbits - 1);
 }
 
@@ -1707,8 +1718,6 @@ MPT_HD unsigned mpti_sum16(mpti_env *e, mpti_num x, mpti_num y)
 
 MPT_HD unsigned mpti_a_add(mpti_env *e, unsigned a, unsigned b)
 {
-    if (mpti_is_nan16(e, a) || mpti_is_nan16(e, b))
-        return mpti_pick_nan16(e, a, b, b);
     if (mpti_is_inf16(e, a) && mpti_is_inf16(e, b) && a != b)
         return mpti_invalid16(e);
     if (mpti_is_inf16(e, a) || mpti_is_inf16(e, b))
@@ -1716,12 +1725,7 @@ MPT_HD unsigned mpti_a_add(mpti_env *e, unsigned a, unsigned b)
     return mpti_sum16(e, mpti_unpack16(e, a), mpti_unpack16(e, b));
 }
 
-MPT_HD unsigned mpti_a_minus(const mpti_env *e, unsigned b) { return mpti_is_nan16(e, b) ? b : b ^ 0x8000u; }
-
-MPT_HD unsigned mpti_a_sub(mpti_env *e, unsigned a, unsigned b)
-{
-    return mpti_a_add(e, a, mpti_a_minus(e, b));
-}
+MPT_HD unsigned mpti_a_sub(mpti_env *e, unsigned a, unsigned b) { return mpti_a_add(e, a, b ^ 0x8000u); }
 
 MPT_HD mpti_num mpti_product(mpti_num x, mpti_num y)
 {
@@ -1734,29 +1738,21 @@ MPT_HD mpti_num mpti_product(mpti_num x, mpti_num y)
 MPT_HD unsigned mpti_a_mul(mpti_env *e, unsigned a, unsigned b)
 {
     const unsigned sign = (a ^ b) & 0x8000u;
-    mpti_num       product;
-    if (mpti_is_nan16(e, a) || mpti_is_nan16(e, b))
-        return mpti_pick_nan16(e, a, b, b);
+    const mpti_num product = mpti_product(mpti_unpack16(e, a), mpti_unpack16(e, b));
     if (mpti_is_inf16(e, a) || mpti_is_inf16(e, b))
-        return a << 1 & 0xffffu && b << 1 & 0xffffu ? sign | mpti_inf16(e) : mpti_invalid16(e);
-    product = mpti_product(mpti_unpack16(e, a), mpti_unpack16(e, b));
+        return mpti_inf_times_0(e, a, b) ? mpti_invalid16(e) : sign | mpti_inf16(e);
     return product.sig ? mpti_round16(e, product) : sign;
 }
 
 MPT_HD unsigned mpti_a_div(mpti_env *e, unsigned a, unsigned b)
 {
     const unsigned sign = (a ^ b) & 0x8000u;
-    mpti_num       x, y;
-    uint64_t       rest;
+    mpti_num       x = mpti_unpack16(e, a), y = mpti_unpack16(e, b);
     int            up;
-    if (mpti_is_nan16(e, a) || mpti_is_nan16(e, b))
-        return mpti_pick_nan16(e, a, b, b);
     if (mpti_is_inf16(e, a))
         return mpti_is_inf16(e, b) ? mpti_invalid16(e) : sign | mpti_inf16(e);
     if (mpti_is_inf16(e, b))
         return sign;
-    x = mpti_unpack16(e, a);
-    y = mpti_unpack16(e, b);
     if (!y.sig) {
         if (!x.sig)
             return mpti_invalid16(e);
@@ -1769,8 +1765,7 @@ MPT_HD unsigned mpti_a_div(mpti_env *e, unsigned a, unsigned b)
     x.sig <<= up;
     x.exp -= y.exp + up;
     x.sign ^= y.sign;
-    rest = x.sig % y.sig;
-    x.sig = x.sig / y.sig | (uint64_t)(rest != 0u);
+    x.sig = x.sig / y.sig | (uint64_t)(x.sig % y.sig != 0u);
     return mpti_round16(e, x);
 }
 
@@ -1778,14 +1773,7 @@ MPT_HD unsigned mpti_a_fma(mpti_env *e, unsigned a, unsigned b, unsigned c)
 {
     const unsigned sign = (a ^ b) & 0x8000u;
     const int      inf = mpti_is_inf16(e, a) || mpti_is_inf16(e, b);
-    const int      nan = mpti_is_nan16(e, a) || mpti_is_nan16(e, b);
-    if (!nan && inf && !(a << 1 & 0xffffu && b << 1 & 0xffffu)) {
-        const unsigned none = mpti_invalid16(e);    /* Inf * 0 is invalid even if a quiet NaN is added */
-        return mpti_is_nan16(e, c) ? mpti_pick_nan16(e, c, c, c) : none;
-    }
-    if (nan || mpti_is_nan16(e, c))
-        return mpti_pick_nan16(e, a, b, c);
-    if (inf && mpti_is_inf16(e, c) && (c & 0x8000u) != sign)
+    if (mpti_inf_times_0(e, a, b) || (inf && mpti_is_inf16(e, c) && (c & 0x8000u) != sign))
         return mpti_invalid16(e);
     if (inf)
         return sign | mpti_inf16(e);
@@ -1798,12 +1786,9 @@ MPT_HD unsigned mpti_a_fma(mpti_env *e, unsigned a, unsigned b, unsigned c)
 MPT_HD unsigned mpti_a_sqrt(mpti_env *e, unsigned a)
 {
     const int last = e->rounding == MPT_RND_STOCHASTIC ? 18 : 48;
-    mpti_num  x;
+    mpti_num  x = mpti_unpack16(e, a);
     uint64_t  rest, bit;
     int       up;
-    if (mpti_is_nan16(e, a))
-        return mpti_pick_nan16(e, a, a, a);
-    x = mpti_unpack16(e, a);
     if (!x.sig)
         return a;
     if (x.sign)
@@ -1827,16 +1812,11 @@ MPT_HD unsigned mpti_a_sqrt(mpti_env *e, unsigned a)
 /* x - n * y, where n is the integer nearest to x / y, ties to even: always exact. */
 MPT_HD unsigned mpti_a_rem(mpti_env *e, unsigned a, unsigned b)
 {
-    mpti_num x, y;
+    mpti_num x = mpti_unpack16(e, a), y = mpti_unpack16(e, b);
     uint64_t quotient;
-    int      gap;
-    if (mpti_is_nan16(e, a) || mpti_is_nan16(e, b))
-        return mpti_pick_nan16(e, a, b, b);
-    x = mpti_unpack16(e, a);
-    y = mpti_unpack16(e, b);
+    int      gap = x.exp - y.exp;
     if (mpti_is_inf16(e, a) || !y.sig)
         return mpti_invalid16(e);
-    gap = x.exp - y.exp;
     if (mpti_is_inf16(e, b) || !x.sig || gap < -13)
         return a;                       /* |x| is below |y| / 2 */
     if (gap < 0) {
@@ -1862,11 +1842,8 @@ MPT_HD unsigned mpti_a_rem(mpti_env *e, unsigned a, unsigned b)
 
 MPT_HD unsigned mpti_a_to_integral(mpti_env *e, unsigned a)
 {
-    mpti_num x;
+    mpti_num x = mpti_unpack16(e, a);
     int      shift;
-    if (mpti_is_nan16(e, a))
-        return mpti_pick_nan16(e, a, a, a);
-    x = mpti_unpack16(e, a);
     if (x.exp >= 0 || !x.sig)
         return a;
     shift = x.exp < -63 ? 63 : -x.exp;  /* below 2^-52, no random word rounds up */
@@ -1879,10 +1856,7 @@ MPT_HD unsigned mpti_a_to_integral(mpti_env *e, unsigned a)
 
 MPT_HD unsigned mpti_a_scaleb(mpti_env *e, unsigned a, int n)
 {
-    mpti_num x;
-    if (mpti_is_nan16(e, a))
-        return mpti_pick_nan16(e, a, a, a);
-    x = mpti_unpack16(e, a);
+    mpti_num x = mpti_unpack16(e, a);
     if (mpti_is_inf16(e, a) || !x.sig)
         return a;
     x.exp += n > 1000 ? 1000 : n < -1000 ? -1000 : n;   /* more than f16 or bf16 span */
@@ -1891,13 +1865,10 @@ MPT_HD unsigned mpti_a_scaleb(mpti_env *e, unsigned a, int n)
 
 MPT_HD unsigned mpti_a_logb(mpti_env *e, unsigned a)
 {
-    mpti_num x;
+    mpti_num x = mpti_unpack16(e, a);
     int      exponent;
-    if (mpti_is_nan16(e, a))
-        return mpti_pick_nan16(e, a, a, a);
     if (mpti_is_inf16(e, a))
         return mpti_inf16(e);
-    x = mpti_unpack16(e, a);
     if (!x.sig) {
         e->flags |= MPT_FLAG_DIVBYZERO;
         return 0x8000u | mpti_inf16(e);
@@ -1961,7 +1932,8 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
     return r;
 }
 
-/* The typed functions mpt_T_op and mpt_T_op_with of k operands; k = N: one operand and an int n. */
+/* The typed functions mpt_T_op and mpt_T_op_with of k operands; k = N: one operand and an int n. P: parameters,
+ * A: arguments, B: operands as three codes. */
 #define MPTI_P1(T) mpt_##T a
 #define MPTI_P2(T) mpt_##T a, mpt_##T b
 #define MPTI_P3(T) mpt_##T a, mpt_##T b, mpt_##T c
@@ -1970,11 +1942,18 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
 #define MPTI_A2 MPTI_A1, mpti_operand16(&e, b.bits)
 #define MPTI_A3 MPTI_A2, mpti_operand16(&e, c.bits)
 #define MPTI_AN MPTI_A1, n
+#define MPTI_B1 a.bits, a.bits, a.bits
+#define MPTI_B2 a.bits, b.bits, b.bits
+#define MPTI_B3 a.bits, b.bits, c.bits
+#define MPTI_BN MPTI_B1
+#define MPTI_APPLY(k, op)                                                                            \
+    (MPTI_LIKELY(!mpti_any_nan16(&e, MPTI_B##k)) ? mpti_a_##op(&e, MPTI_A##k)                        \
+                                                 : mpti_pick_nan16(&e, MPTI_B##k))
 #define MPTI_OPERATION(T, M, k, op)                                                                  \
     MPT_HD mpt_##T mpt_##T##_##op(MPTI_P##k(T))                                                      \
     {                                                                                                \
         mpti_env      e = mpti_env_make(M, (const mpt_opts *)0);                                     \
-        const mpt_##T r = {(uint16_t)mpti_a_##op(&e, MPTI_A##k)};                                    \
+        const mpt_##T r = {(uint16_t)MPTI_APPLY(k, op)};                                             \
         return r;                                                                                    \
     }                                                                                                \
     MPT_HD mpt_##T mpt_##T##_##op##_with(MPTI_P##k(T), const mpt_opts *opts, unsigned *flags)        \
@@ -1984,7 +1963,7 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
         if (opts && mpti_bad_opts(opts))                                                             \
             r.bits = (uint16_t)mpti_invalid16(&e);                                                   \
         else                                                                                         \
-            r.bits = (uint16_t)mpti_result16(&e, mpti_a_##op(&e, MPTI_A##k));                        \
+            r.bits = (uint16_t)mpti_result16(&e, MPTI_APPLY(k, op));                                 \
         if (flags)                                                                                   \
             *flags |= e.flags;                                                                       \
         return r;                                                                                    \
@@ -4772,10 +4751,11 @@ MPTI_NOINLINE static void mpti_arith_1(int mbits, int op, unsigned char *to, con
     if (op == MPTI_ARITH_MUL) {
         x[2] = (x[0] ^ x[1]) & 0x8000u;
     } else if (op != MPTI_ARITH_FMA) {
-        x[2] = (uint16_t)(op == MPTI_ARITH_SUB ? mpti_a_minus(&e, x[1]) : x[1]);
+        x[2] = (uint16_t)(op == MPTI_ARITH_SUB && !mpti_is_nan16(&e, x[1]) ? x[1] ^ 0x8000u : x[1]);
         x[1] = (uint16_t)(0x3fffu >> mbits << mbits);
     }
-    x[0] = (uint16_t)mpti_a_fma(&e, x[0], x[1], x[2]);
+    x[0] = (uint16_t)(mpti_any_nan16(&e, x[0], x[1], x[2]) ? mpti_pick_nan16(&e, x[0], x[1], x[2])
+                                                            : mpti_a_fma(&e, x[0], x[1], x[2]));
     memcpy(to, &x[0], 2u);
 }
 
