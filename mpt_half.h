@@ -5053,20 +5053,16 @@ static int mpti_shortest(const mpt_format_info *f, const mpt_fields *p, char *di
 static void mpti_put_decimal(mpti_string *w, const mpt_format_info *f, const mpt_fields *p)
 {
     char      digits[24];
-    int       point = 0, i;
-    const int n = mpti_shortest(f, p, digits, &point);
-    if (point < -3 || point > 16) {
-        for (i = 0; i < n; i++) {
-            mpti_add_text(w, i == 1 ? "." : "");
-            mpti_add_char(w, digits[i]);
-        }
-        mpti_add_char(w, 'e');
-        mpti_add_int(w, point - 1);
-        return;
-    }
+    int       exponent = 0, i;
+    const int n = mpti_shortest(f, p, digits, &exponent);
+    const int point = exponent < -3 || exponent > 16 ? 1 : exponent;    /* digits before it */
     for (i = point < 1 ? point - 1 : 0; i < n || i < point; i++) {
         mpti_add_text(w, i == point ? "." : "");
         mpti_add_char(w, i >= 0 && i < n ? digits[i] : '0');
+    }
+    if (point != exponent) {
+        mpti_add_char(w, 'e');
+        mpti_add_int(w, exponent - 1);
     }
 }
 
@@ -5135,19 +5131,22 @@ MPTI_NOINLINE static int mpti_digit(const mpti_read *r, int base)
 /* Read an optional sign.  Returns: 1 if it is a minus. */
 static int mpti_eat_sign(mpti_read *r) { return !mpti_eat(r, '+') && mpti_eat(r, '-'); }
 
-/* Read [+-] digits, at least one, clamped to +-2^60, beyond any text's digits.  Returns: 0 if malformed. */
-static int mpti_read_exponent(mpti_read *r, int64_t *exponent)
+/* Read "0x" if it is next.  Returns: the base of the digits that follow. */
+static int mpti_eat_base(mpti_read *r)
 {
-    const int64_t limit = (int64_t)1 << 60;
-    const int     negative = mpti_eat_sign(r);
-    int64_t       x = 0;
-    int           d;
-    if (mpti_digit(r, 10) < 0)
-        return 0;
-    for (; (d = mpti_digit(r, 10)) >= 0; r->at++)
-        x = x < limit / 16 ? x * 10 + d : limit;
-    *exponent = negative ? -x : x;
-    return 1;
+    const int hex = mpti_peek(r) == '0' && r->at + 1 < r->length && (r->text[r->at + 1] | 32) == 'x';
+    r->at += hex ? 2u : 0u;
+    return hex ? 16 : 10;
+}
+
+/* Read digits, at least one, clamped to 2^60, beyond payloads and the digits of a text.  Returns: 0 if none. */
+static int mpti_read_digits(mpti_read *r, int base, uint64_t *x)
+{
+    const size_t first = r->at;
+    int          d;
+    for (*x = 0u; (d = mpti_digit(r, base)) >= 0; r->at++)
+        *x = *x < MPTI_ONE << 56 ? *x * (uint64_t)base + (uint64_t)d : MPTI_ONE << 60;
+    return r->at != first;
 }
 
 /* Set r to num * 5^fives * 2^twos by exact division: 63 bits, the last one sticky. */
@@ -5177,20 +5176,20 @@ static void mpti_read_divide(mpti_read *r, mpti_big *num, int fives, int twos)
 }
 
 /* Read digits and an exponent of 10, or of 2 if hexadecimal.  Returns: 0 if malformed. */
-static int mpti_read_number(mpti_read *r, int hex)
+static int mpti_read_number(mpti_read *r, int base)
 {
-    const uint32_t base = hex ? 16u : 10u;
-    const int      place = hex ? 4 : 1, most = hex ? 32 : MPTI_DIGITS_KEPT;
-    mpti_big       big;
-    int64_t        scale = 0, exponent = 0, top;
-    int            d, any = 0, kept = 0, lost = 0, point = 0;
+    const int hex = base == 16, place = hex ? 4 : 1, most = hex ? 32 : MPTI_DIGITS_KEPT;
+    mpti_big  big;
+    uint64_t  exponent = 0u;
+    int64_t   scale = 0, top;
+    int       d, any = 0, kept = 0, lost = 0, point = 0, negative = 0;
     mpti_big_set(&big, 0u);
     for (;; r->at++) {
         if (!point && mpti_peek(r) == '.') {
             point = 1;
             continue;
         }
-        d = mpti_digit(r, (int)base);
+        d = mpti_digit(r, base);
         if (d < 0)
             break;
         any = 1;
@@ -5200,21 +5199,25 @@ static int mpti_read_number(mpti_read *r, int hex)
             continue;
         }
         if (kept || d) {
-            mpti_big_scale(&big, base, (uint32_t)d);
+            mpti_big_scale(&big, (uint32_t)base, (uint32_t)d);
             kept++;
         }
         scale -= point;
     }
-    if (!any || (mpti_eat(r, hex ? 'p' : 'e') && !mpti_read_exponent(r, &exponent)))
+    if (any && mpti_eat(r, hex ? 'p' : 'e')) {
+        negative = mpti_eat_sign(r);
+        any = mpti_read_digits(r, 10, &exponent);
+    }
+    if (!any)
         return 0;
     if (!kept)
         return 1;
     if (lost) {
-        mpti_big_scale(&big, base, 1u);
+        mpti_big_scale(&big, (uint32_t)base, 1u);
         scale--;
         kept++;
     }
-    scale = place * scale + exponent;
+    scale = place * scale + (negative ? -(int64_t)exponent : (int64_t)exponent);
     top = scale + place * kept;
     if (top > place * MPTI_DECIMAL_RANGE || top < -place * MPTI_DECIMAL_RANGE) {
         r->sig = (MPTI_ONE << 62) + 1u;     /* far above or below the range of every format */
@@ -5223,18 +5226,6 @@ static int mpti_read_number(mpti_read *r, int hex)
     }
     mpti_read_divide(r, &big, hex ? 0 : (int)scale, (int)scale);
     return 1;
-}
-
-static int mpti_read_payload(mpti_read *r)
-{
-    const int zero = mpti_eat(r, '0'), base = zero && mpti_eat(r, 'x') ? 16 : 10;
-    int       d;
-    r->sig = 0u;
-    if ((!zero || base == 16) && mpti_digit(r, base) < 0)
-        return 0;
-    for (; (d = mpti_digit(r, base)) >= 0; r->at++)
-        r->sig = r->sig < MPTI_ONE << 58 ? r->sig * (uint64_t)base + (uint64_t)d : MPTI_ONE << 62;
-    return mpti_eat(r, ')');
 }
 
 /* Read the text s.  Returns: 0 if it does not follow. */
@@ -5260,13 +5251,9 @@ static int mpti_read_text(mpti_read *r, size_t *payload_at)
         if (!mpti_eat(r, '('))
             return 1;
         *payload_at = r->at;
-        return mpti_read_payload(r);
+        return mpti_read_digits(r, mpti_eat_base(r), &r->sig) && mpti_eat(r, ')');
     }
-    if (mpti_peek(r) == '0' && r->at + 1 < r->length && (r->text[r->at + 1] | 32) == 'x') {
-        r->at += 2;
-        return mpti_read_number(r, 1);
-    }
-    return mpti_read_number(r, 0);
+    return mpti_read_number(r, mpti_eat_base(r));
 }
 
 /* Encode the NaN that was read.  Returns: 0 if the format has no room for its payload. */
