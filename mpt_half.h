@@ -4970,19 +4970,16 @@ static char mpti_hex_digit(unsigned d) { return "0123456789abcdef"[d & 15u]; }
 /* Write the sign, and all of Inf or NaN.  Returns: 0 if a number must follow. */
 static int mpti_put_special(mpti_string *w, const mpt_format_info *f, const mpt_fields *p)
 {
-    const int nan = p->kind == MPT_CLASS_QUIET_NAN || p->kind == MPT_CLASS_SIGNALING_NAN;
+    const int nan = p->kind <= MPT_CLASS_QUIET_NAN;
+    const int inf = p->kind == MPT_CLASS_POS_INF || p->kind == MPT_CLASS_NEG_INF;
     uint64_t  payload = f->has_inf ? p->mantissa_field & ((MPTI_ONE << (f->mantissa_bits - 1)) - 1u) : 0u;
     int       shift;
     if (p->sign && !(nan && f->specials == MPT_SPECIALS_FNUZ))
         mpti_add_char(w, '-');
-    if (p->kind == MPT_CLASS_POS_INF || p->kind == MPT_CLASS_NEG_INF) {
-        mpti_add_text(w, "inf");
-        return 1;
-    }
-    if (!nan)
+    if (!nan && !inf)
         return 0;
-    mpti_add_text(w, p->kind == MPT_CLASS_QUIET_NAN ? "nan" : "snan");
-    if (payload) {
+    mpti_add_text(w, inf ? "inf" : p->kind == MPT_CLASS_QUIET_NAN ? "nan" : "snan");
+    if (payload) {                      /* an Inf has none */
         mpti_add_text(w, "(0x");
         for (shift = (63 - mpti_clz64(payload)) / 4 * 4; shift >= 0; shift -= 4)
             mpti_add_char(w, mpti_hex_digit((unsigned)(payload >> shift)));
@@ -4991,12 +4988,12 @@ static int mpti_put_special(mpti_string *w, const mpt_format_info *f, const mpt_
     return 1;
 }
 
-/* Write a nonzero number as in "1.8p-3", without the sign and the "0x". */
+/* Write a nonzero number as in "0x1.8p-3", without the sign. */
 static void mpti_put_hex(mpti_string *w, const mpt_fields *p)
 {
     const int up = mpti_clz64(p->significand), exponent = p->exponent + 63 - up;
     uint64_t  sig = p->significand << up << 1;      /* without the leading one */
-    mpti_add_text(w, sig ? "1." : "1");
+    mpti_add_text(w, sig ? "0x1." : "0x1");
     for (; sig; sig <<= 4)
         mpti_add_char(w, mpti_hex_digit((unsigned)(sig >> 60)));
     mpti_add_text(w, exponent >= 0 ? "p+" : "p");
@@ -5075,9 +5072,8 @@ MPTI_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *inf
     p = mpti_take_apart(info, code);
     if (mpti_put_special(&w, info, &p))
         return mpti_string_end(&w);
-    mpti_add_text(&w, hex ? "0x" : "");
     if (!p.significand)
-        mpti_add_text(&w, hex ? "0p+0" : "0");
+        mpti_add_text(&w, hex ? "0x0p+0" : "0");
     else if (hex)
         mpti_put_hex(&w, &p);
     else
@@ -5100,7 +5096,7 @@ typedef struct mpti_read {
     uint64_t    sig;                    /* of a NaN: the payload */
     int         exp;
     const char *text;
-    size_t      length, at;
+    size_t      length, at, payload_at;
 } mpti_read;
 
 /* The next byte, letters in lower case; 0 at the end. */
@@ -5184,25 +5180,19 @@ static int mpti_read_number(mpti_read *r, int base)
     int64_t   scale = 0, top;
     int       d, any = 0, kept = 0, lost = 0, point = 0, negative = 0;
     mpti_big_set(&big, 0u);
-    for (;; r->at++) {
-        if (!point && mpti_peek(r) == '.') {
+    for (; (d = mpti_digit(r, base)) >= 0 || (!point && mpti_peek(r) == '.'); r->at++) {
+        if (d < 0) {
             point = 1;
             continue;
         }
-        d = mpti_digit(r, base);
-        if (d < 0)
-            break;
         any = 1;
-        if (kept == most) {             /* of the rest it only matters whether it is 0 */
-            lost |= d != 0;
-            scale += !point;
-            continue;
-        }
-        if (kept || d) {
+        scale += (kept == most) - point;
+        if (kept == most)
+            lost |= d != 0;             /* of the rest it only matters whether it is 0 */
+        else if (kept || d) {
             mpti_big_scale(&big, (uint32_t)base, (uint32_t)d);
             kept++;
         }
-        scale -= point;
     }
     if (any && mpti_eat(r, hex ? 'p' : 'e')) {
         negative = mpti_eat_sign(r);
@@ -5236,7 +5226,7 @@ static int mpti_eat_text(mpti_read *r, const char *s)
     return !*s;
 }
 
-static int mpti_read_text(mpti_read *r, size_t *payload_at)
+static int mpti_read_text(mpti_read *r)
 {
     r->sign = (unsigned)mpti_eat_sign(r);
     if (mpti_eat(r, 'i')) {
@@ -5250,58 +5240,52 @@ static int mpti_read_text(mpti_read *r, size_t *payload_at)
             return 0;
         if (!mpti_eat(r, '('))
             return 1;
-        *payload_at = r->at;
+        r->payload_at = r->at;
         return mpti_read_digits(r, mpti_eat_base(r), &r->sig) && mpti_eat(r, ')');
     }
     return mpti_read_number(r, mpti_eat_base(r));
 }
 
-/* Encode the NaN that was read.  Returns: 0 if the format has no room for its payload. */
-static int mpti_read_nan(const mpt_format_info *f, const mpti_read *r, const mpt_opts *o, unsigned *flags,
-                         uint64_t *code)
+/* Encode what was read.  Returns: 0, and r->at, if the format has no room for a NaN's payload. */
+static int mpti_read_code(const mpt_format_info *f, mpti_read *r, const mpt_opts *o, unsigned *flags,
+                          uint64_t *code)
 {
+    const uint64_t sign = (uint64_t)r->sign << 63;
     const uint64_t quiet = f->has_inf ? MPTI_ONE << (f->mantissa_bits - 1) : 1u;
-    const uint64_t sign_bit = (uint64_t)r->sign << (f->bits - 1);    /* every format with Inf has a sign */
-    const int      signaling = r->kind == MPTI_READ_SNAN;
-    if (!f->has_inf || o->nan == MPT_NAN_CANONICAL) {
-        if (r->sig >= quiet && !(signaling && r->sig == 1u))
-            return 0;
-        *code = mpti_encode_bits(f, (uint64_t)r->sign << 63 | (uint64_t)0xfff << 51, o, flags);
-        return 1;
-    }
-    if (r->sig >= quiet || (signaling && !r->sig))
+    const int      signaling = r->kind == MPTI_READ_SNAN, keeps = f->has_inf && o->nan == MPT_NAN_KEEP;
+    if (r->kind == MPTI_READ_NUMBER)
+        *code = mpti_encode_number(f, r->sig, r->exp, r->sign, o, flags);
+    else if (r->kind == MPTI_READ_INF)
+        *code = mpti_encode_bits(f, sign | (uint64_t)0x7ff << 52, o, flags);
+    else if (keeps ? r->sig >= quiet || (signaling && !r->sig)
+                   : r->sig >= quiet && !(signaling && r->sig == 1u)) {
+        r->at = r->payload_at;
         return 0;
-    *code = sign_bit | f->inf_code | (signaling ? 0u : quiet) | r->sig;
+    } else if (keeps)                   /* every format with Inf has a sign */
+        *code = sign >> (64 - f->bits) | f->inf_code | (signaling ? 0u : quiet) | r->sig;
+    else
+        *code = mpti_encode_bits(f, sign | (uint64_t)0xfff << 51, o, flags);
     return 1;
 }
 
 MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *text, size_t length,
                                     const mpt_opts *opts, unsigned *flags, uint64_t *code, size_t *end)
 {
-    mpti_read      r = {MPTI_READ_NUMBER, 0u, 0u, 0, text, 0, 0};
-    unsigned       raised = 0u;
-    size_t         payload_at = 0;
-    uint64_t       result = 0u;
-    int            ok;
+    mpti_read r = {MPTI_READ_NUMBER, 0u, 0u, 0, text, 0, 0, 0};
+    unsigned  raised = 0u;
+    uint64_t  result = 0u;
+    int       ok;
     opts = opts ? opts : &mpti_plain_opts;
     if (!info || !info->bits || !text || !code || mpti_bad_opts(opts))
         return MPT_E_ARG;
     r.length = length == MPT_TEXT_TO_NUL ? strlen(text) : length;
     if (mpti_no_array(text, r.length, 1))
         return MPT_E_ARG;
-    ok = mpti_read_text(&r, &payload_at) && r.at == r.length;
-    if (ok && r.kind >= MPTI_READ_NAN && !mpti_read_nan(info, &r, opts, &raised, &result)) {
-        r.at = payload_at;
-        ok = 0;
-    }
+    ok = mpti_read_text(&r) && r.at == r.length && mpti_read_code(info, &r, opts, &raised, &result);
     if (end)
         *end = r.at;
     if (!ok)
         return MPT_E_DATA;
-    if (r.kind == MPTI_READ_NUMBER)
-        result = mpti_encode_number(info, r.sig, r.exp, r.sign, opts, &raised);
-    else if (r.kind == MPTI_READ_INF)
-        result = mpti_encode_bits(info, (uint64_t)r.sign << 63 | (uint64_t)0x7ff << 52, opts, &raised);
     *code = result;
     if (flags)
         *flags |= raised;
