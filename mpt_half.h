@@ -3140,8 +3140,7 @@ static mpt_fields mpti_take_apart(const mpt_format_info *f, uint64_t code)
     mpt_fields p;
     uint64_t   magnitude;
     memset(&p, 0, sizeof p);
-    if (f->bits < 64)
-        code &= (MPTI_ONE << f->bits) - 1u;
+    code &= ~(uint64_t)0 >> (64 - f->bits);
     magnitude = code & MPTI_ALL_ONES(f->exponent_bits, m);
     p.code = code;
     p.sign = f->sign_bits ? (unsigned)(code >> (f->bits - 1)) : 0u;
@@ -3200,11 +3199,9 @@ MPTI_NOINLINE static uint64_t mpti_encode_nan(const mpt_format_info *f, uint64_t
 {
     if (!f->has_nan)
         return f->max_code;
-    if (o->nan == MPT_NAN_CANONICAL)
+    if (o->nan == MPT_NAN_CANONICAL || f->specials == MPT_SPECIALS_FNUZ)
         return f->nan_code;
-    if (f->has_inf)
-        return sign_bit | f->nan_code | payload52 >> (52 - f->mantissa_bits);
-    return f->specials == MPT_SPECIALS_FNUZ ? f->nan_code : sign_bit | f->nan_code;
+    return sign_bit | f->nan_code | (f->has_inf ? payload52 >> (52 - f->mantissa_bits) : 0u);
 }
 
 /* Encode Inf (was_inf), or a finite value that overflows, as o->rounding and o->overflow say. */
@@ -3236,12 +3233,7 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     const int shift = floor_e - m - q;
     uint64_t  code = ((uint64_t)(floor_e - f->emin) << m) + (shift > 63 ? 0u : sig >> shift);
     int       tiny = 0;
-    if (scale && e < f->emin) {         /* no zero to round to: give the least power of two */
-        *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
-        return 0u;
-    }
-    if (scale)
-        code -= 1u;                     /* exponent field 0 is a power of two, not subnormal */
+    code -= (uint64_t)scale;            /* exponent field 0 is a power of two, not subnormal */
     /* In SCALE formats every significand is 1, which is odd. */
     code += (uint64_t)mpti_round_up(o, sign, scale ? 1u : (unsigned)(code & 1u), sig, shift);
     if (e < f->emin) {                  /* not tiny if rounding with an unbounded exponent gives 2^emin */
@@ -3252,7 +3244,8 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     }
     if (mpti_drops(sig, shift))
         *flags |= MPT_FLAG_INEXACT | (tiny ? MPT_FLAG_UNDERFLOW : 0u);
-    if ((o->flush & MPT_FLUSH_RESULTS) && code && !(code >> m)) {      /* never in SCALE: m is 0 */
+    /* SCALE has no subnormal, as m is 0, nor a zero to round to: code 0 is the least power of two. */
+    if (scale ? e < f->emin : (o->flush & MPT_FLUSH_RESULTS) && code && !(code >> m)) {
         *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
         return 0u;
     }
@@ -3347,14 +3340,13 @@ MPTI_DEF uint64_t mpt_encode_i64(mpt_format format, int64_t value, const mpt_opt
     return mpti_encode_value(mpt_format_get(format), 1, value < 0, value < 0 ? 0u - u : u, opts, flags);
 }
 
-/* Round the value of a code to an integer in [-most_negative, most].  Returns: its magnitude, and *sign. */
+/* Round the value of a code to an integer in [-most_negative, most].  Returns: it, modulo 2^64. */
 static uint64_t mpti_decode_int(mpt_format format, uint64_t code, uint64_t most_negative, uint64_t most,
-                                unsigned *sign, const mpt_opts *o, unsigned *flags)
+                                const mpt_opts *o, unsigned *flags)
 {
     const mpt_format_info *f = mpt_format_get(format);
     unsigned               raised = MPT_FLAG_INVALID;
     uint64_t               r = 0u;
-    *sign = 0u;
     o = o ? o : &mpti_plain_opts;
     if (f && most && !mpti_bad_opts(o)) {
         const mpt_fields p = mpti_take_apart(f, code);
@@ -3365,13 +3357,13 @@ static uint64_t mpti_decode_int(mpt_format format, uint64_t code, uint64_t most_
         uint64_t         whole = shift > 63 ? 0u : sig >> shift;
         whole += (uint64_t)mpti_round_up(o, p.sign, (unsigned)(whole & 1u), sig, shift);
         if (p.kind > MPT_CLASS_QUIET_NAN) {
-            *sign = p.sign;
             r = p.sign ? most_negative : most;
             if (p.kind != MPT_CLASS_POS_INF && p.kind != MPT_CLASS_NEG_INF &&
                 (!up || up <= mpti_clz64(whole)) && whole << up <= r) {
                 r = whole << up;
                 raised = mpti_drops(sig, shift) ? MPT_FLAG_INEXACT : 0u;
             }
+            r = p.sign ? 0u - r : r;
         }
     }
     if (flags)
@@ -3383,17 +3375,15 @@ MPTI_DEF int64_t mpt_decode_i64(mpt_format format, uint64_t code, int bits, cons
                                unsigned *flags)
 {
     const uint64_t most = bits < 2 || bits > 64 ? 0u : ~(uint64_t)0 >> (65 - bits);
-    unsigned       sign;
-    const uint64_t r = mpti_decode_int(format, code, most + 1u, most, &sign, opts, flags);
-    return sign && r ? -(int64_t)(r - 1u) - 1 : (int64_t)r;
+    const uint64_t r = mpti_decode_int(format, code, most + 1u, most, opts, flags);
+    return r >> 63 ? -(int64_t)~r - 1 : (int64_t)r;
 }
 
 MPTI_DEF uint64_t mpt_decode_u64(mpt_format format, uint64_t code, int bits, const mpt_opts *opts,
                                 unsigned *flags)
 {
     const uint64_t most = bits < 1 || bits > 64 ? 0u : ~(uint64_t)0 >> (64 - bits);
-    unsigned       sign;
-    return mpti_decode_int(format, code, 0u, most, &sign, opts, flags);
+    return mpti_decode_int(format, code, 0u, most, opts, flags);
 }
 
 static int mpti_is_exact(const mpt_format_info *f, uint64_t u)
@@ -4709,12 +4699,8 @@ MPTI_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n,
 
 MPTI_DEF const char *mpt_simd_name(void)
 {
-    switch (mpti_path()) {
-    case MPTI_PATH_AVX512: return "avx512";
-    case MPTI_PATH_AVX2:   return "avx2";
-    case MPTI_PATH_SSE2:   return MPTI_ARM ? "neon" : "sse2";
-    default:               return "portable";
-    }
+    static const char *const names[] = {"portable", "", MPTI_ARM ? "neon" : "sse2", "avx2", "avx512"};
+    return names[mpti_path()];
 }
 #endif /* formats, arrays */
 
@@ -4736,15 +4722,17 @@ MPTI_DEF const char *mpt_simd_name(void)
  * The operations are inline assembler: -ffast-math, contraction and swapping of operands cannot affect them.
  * On x86 the control register is set for the call and then restored. NaN results are rare; they are computed
  * again from the codes, by the rules of >>H8. */
-/* The operations. A kernel's `how` is an operation times MPTI_ARITH, plus flags such as MPTI_AROUND. */
-enum { MPTI_ARITH_ADD, MPTI_ARITH_SUB, MPTI_ARITH_MUL, MPTI_ARITH_FMA, MPTI_ARITH = 8 };
+/* The operations. A kernel's `how` is the format's mantissa bits times MPTI_ARITH_BITS, plus an operation times
+ * MPTI_ARITH, plus flags such as MPTI_AROUND. */
+enum { MPTI_ARITH_ADD, MPTI_ARITH_SUB, MPTI_ARITH_MUL, MPTI_ARITH_FMA, MPTI_ARITH = 8, MPTI_ARITH_BITS = 32 };
 
 /* One element, with integers: the reference. a + b is fma(a, 1, b); a * b adds a zero of its own sign. */
-MPTI_NOINLINE static void mpti_arith_1(int mbits, int op, unsigned char *to, const unsigned char *a,
+MPTI_NOINLINE static void mpti_arith_1(int how, unsigned char *to, const unsigned char *a,
                                        const unsigned char *b, const unsigned char *c)
 {
-    mpti_env e = mpti_env_make(mbits, NULL);
-    uint16_t x[3];
+    const int op = how / MPTI_ARITH & 3, mbits = how / MPTI_ARITH_BITS;
+    mpti_env  e = mpti_env_make(mbits, NULL);
+    uint16_t  x[3];
     memcpy(&x[0], a, 2u);
     memcpy(&x[1], b, 2u);
     memcpy(&x[2], c, 2u);
@@ -4760,15 +4748,15 @@ MPTI_NOINLINE static void mpti_arith_1(int mbits, int op, unsigned char *to, con
 }
 
 #if MPTI_X86
-/* Replace the NaN among n results by those of the rules in >>H8. */
-__attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const unsigned char *a,
-                                                            const unsigned char *b, const unsigned char *c,
-                                                            size_t n, int mbits, int op)
+/* Replace the NaN among 32 results by those of the rules in >>H8. */
+__attribute__((noinline, cold)) static void mpti_patch_nans(int how, uint16_t *r, const unsigned char *a,
+                                                            const unsigned char *b, const unsigned char *c)
 {
-    size_t i;
-    for (i = 0; i < n; i++)
+    const int mbits = how / MPTI_ARITH_BITS;
+    size_t    i;
+    for (i = 0; i < 32u; i++)
         if ((r[i] & 0x7fffu) > 0x7fffu >> mbits << mbits)
-            mpti_arith_1(mbits, op, (unsigned char *)&r[i], a + 2u * i, b + 2u * i, c + 2u * i);
+            mpti_arith_1(how, (unsigned char *)&r[i], a + 2u * i, b + 2u * i, c + 2u * i);
 }
 
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_sub_ps_256, mpti_v8, MPTI_OF_3("vsubps"))
@@ -4793,10 +4781,10 @@ MPTI_IN_256 mpti_v8 mpti_fma_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
 
 /* The kernel of a format, 32 elements in a turn. With two operands c is b. A branch in each turn chooses the
  * operation, which costs little. Vectors of 64 bytes gain 0 to 13% in L1, nothing out of cache. */
-#define MPTI_ARITH_KERNEL(T, M)                                                                    \
+#define MPTI_ARITH_KERNEL(T)                                                                       \
     MPTI_AVX2_TARGET static void mpti_##T##_arith_256 MPTI_KERNEL_PARAMETERS                       \
     {                                                                                              \
-        const int op = how / MPTI_ARITH;                                                           \
+        const int op = how / MPTI_ARITH & 3;                                                       \
         for (groups *= 2; groups; groups--, to += 64, a += 64, b += 64, c += 64) {                 \
             mpti_v8 x[4], y[4], z[4], r[4];                                                        \
             if (how & MPTI_AROUND) {                                                               \
@@ -4821,51 +4809,45 @@ MPTI_IN_256 mpti_v8 mpti_fma_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
             else {                                                                                 \
                 uint16_t patched[32];                                                              \
                 mpti_##T##_out_256((unsigned char *)patched, r, 0);                                \
-                mpti_patch_nans(patched, a, b, c, 32, M, op);                                      \
+                mpti_patch_nans(how, patched, a, b, c);                                            \
                 memcpy(to, patched, sizeof patched);                                               \
             }                                                                                      \
         }                                                                                          \
         MPTI_NARROW();                                                                             \
     }
-MPTI_ARITH_KERNEL(f16, 10)
-MPTI_ARITH_KERNEL(bf16, 7)
+MPTI_ARITH_KERNEL(f16)
+MPTI_ARITH_KERNEL(bf16)
 #endif
-
-typedef struct mpti_arith { mpti_job job; int mbits; } mpti_arith;
 
 static void mpti_arith_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
-    const mpti_arith *x = (const mpti_arith *)context;
-    const mpti_job   *j = &x->job;
-    size_t            i;
+    const mpti_job *j = (const mpti_job *)context;
+    size_t          i;
     for (i = 2u * begin; i < 2u * end; i += 2u)
-        mpti_arith_1(x->mbits, j->how / MPTI_ARITH, j->to + i, j->from[0] + i, j->from[1] + i,
-                     j->from[2] + i);
+        mpti_arith_1(j->how, j->to + i, j->from[0] + i, j->from[1] + i, j->from[2] + i);
 }
 
 /* On x86 the kernel runs without traps and flushing, rounding down for fma, otherwise to nearest. */
 static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, const void *b, const void *c,
                                size_t n)
 {
-    mpti_arith x;
+    mpti_job j = mpti_job_of(NULL, dst, 2, a, 2, op * MPTI_ARITH + mbits * MPTI_ARITH_BITS);
     if (mpti_bad_array(dst, 2, a, 2, n) || mpti_bad_array(dst, 2, b, 2, n) || mpti_bad_array(dst, 2, c, 2, n))
         return MPT_E_ARG;
-    x.mbits = mbits;
-    x.job = mpti_job_of(NULL, dst, 2, a, 2, op * MPTI_ARITH);
-    x.job.from[1] = (const unsigned char *)b;
-    x.job.from[2] = (const unsigned char *)c;
-    x.job.in[1] = x.job.in[2] = 2;
+    j.from[1] = (const unsigned char *)b;
+    j.from[2] = (const unsigned char *)c;
+    j.in[1] = j.in[2] = 2;
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX2) {
         const uint64_t before = mpti_control();
-        x.job.kernel = mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
+        j.kernel = mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
         mpti_control_set(op == MPTI_ARITH_FMA ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
-        mpti_run(&x.job, n);
+        mpti_run(&j, n);
         mpti_control_set(before);
         return MPT_OK;
     }
 #endif
-    (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_arith_range, &x);
+    (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_arith_range, &j);
     return MPT_OK;
 }
 
