@@ -1256,17 +1256,15 @@ MPT_HD uint64_t mpti_f64_widen(uint32_t u)
 
 /* ---- conversions of one value ---- */
 
+#define MPTI_FROM(type, name, number, code)                                                          \
+    MPT_HD type name(number x)                                                                       \
+    {                                                                                                \
+        const type r = {code};                                                                       \
+        return r;                                                                                    \
+    }
 #define MPTI_CONVERSIONS(T)                                                                          \
-    MPT_HD mpt_##T mpt_##T##_from_f32(float x)                                                       \
-    {                                                                                                \
-        const mpt_##T r = {mpti_##T##_encode(mpti_f32_bits(x))};                                     \
-        return r;                                                                                    \
-    }                                                                                                \
-    MPT_HD mpt_##T mpt_##T##_from_f64(double x)                                                      \
-    {                                                                                                \
-        const mpt_##T r = {mpti_##T##_from_f64(mpti_f64_bits(x))};                                   \
-        return r;                                                                                    \
-    }                                                                                                \
+    MPTI_FROM(mpt_##T, mpt_##T##_from_f32, float, mpti_##T##_encode(mpti_f32_bits(x)))               \
+    MPTI_FROM(mpt_##T, mpt_##T##_from_f64, double, mpti_##T##_from_f64(mpti_f64_bits(x)))            \
     MPT_HD float mpt_f32_from_##T(mpt_##T x) { return mpti_f32_make(mpti_##T##_decode(x.bits)); }    \
     MPT_HD double mpt_f64_from_##T(mpt_##T x)                                                        \
     {                                                                                                \
@@ -1276,15 +1274,8 @@ MPTI_CONVERSIONS(f16)
 MPTI_CONVERSIONS(bf16)
 MPTI_CONVERSIONS(e4m3)
 MPTI_CONVERSIONS(e5m2)
-
-#define MPTI_SATURATING(T, e5m2)                                                                     \
-    MPT_HD mpt_##T mpt_##T##_from_f32_sat(float x)                                                   \
-    {                                                                                                \
-        const mpt_##T r = {(uint8_t)mpti_fp8_code(mpti_f32_bits(x), e5m2, 1)};                       \
-        return r;                                                                                    \
-    }
-MPTI_SATURATING(e4m3, 0)
-MPTI_SATURATING(e5m2, 1)
+MPTI_FROM(mpt_e4m3, mpt_e4m3_from_f32_sat, float, (uint8_t)mpti_fp8_code(mpti_f32_bits(x), 0, 1))
+MPTI_FROM(mpt_e5m2, mpt_e5m2_from_f32_sat, float, (uint8_t)mpti_fp8_code(mpti_f32_bits(x), 1, 1))
 
 /* Both 16-bit formats are sign-magnitude codes that differ only in the number of mantissa bits. */
 MPT_HD uint16_t mpti_next_up16(uint16_t code, int mbits)
@@ -1932,8 +1923,8 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
     return r;
 }
 
-/* The typed functions mpt_T_op and mpt_T_op_with of k operands; k = N: one operand and an int n. P: parameters,
- * A: arguments, B: operands as three codes. */
+/* The typed functions mpt_T_op and mpt_T_op_with of k operands; k = N: one operand and an int n. P are their
+ * parameters, A the arguments, B the operands as three codes. */
 #define MPTI_P1(T) mpt_##T a
 #define MPTI_P2(T) mpt_##T a, mpt_##T b
 #define MPTI_P3(T) mpt_##T a, mpt_##T b, mpt_##T c
@@ -4722,8 +4713,8 @@ MPTI_DEF const char *mpt_simd_name(void)
  * The operations are inline assembler: -ffast-math, contraction and swapping of operands cannot affect them.
  * On x86 the control register is set for the call and then restored. NaN results are rare; they are computed
  * again from the codes, by the rules of >>H8. */
-/* The operations. A kernel's `how` is the format's mantissa bits times MPTI_ARITH_BITS, plus an operation times
- * MPTI_ARITH, plus flags such as MPTI_AROUND. */
+/* The operations. A kernel's `how` is the format's mantissa bits times MPTI_ARITH_BITS, an operation times
+ * MPTI_ARITH, and flags such as MPTI_AROUND. */
 enum { MPTI_ARITH_ADD, MPTI_ARITH_SUB, MPTI_ARITH_MUL, MPTI_ARITH_FMA, MPTI_ARITH = 8, MPTI_ARITH_BITS = 32 };
 
 /* One element, with integers: the reference. a + b is fma(a, 1, b); a * b adds a zero of its own sign. */
@@ -5117,7 +5108,7 @@ static int mpti_eat_base(mpti_read *r)
     return hex ? 16 : 10;
 }
 
-/* Read digits, at least one, clamped to 2^60, beyond payloads and the digits of a text.  Returns: 0 if none. */
+/* Read digits, clamped to 2^60, beyond payloads and any number of digits.  Returns: 0 if there are none. */
 static int mpti_read_digits(mpti_read *r, int base, uint64_t *x)
 {
     const size_t first = r->at;
@@ -5310,17 +5301,16 @@ MPTI_DEF size_t mpt_packed_size(size_t n, int bits)
 
 MPTI_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, int bits)
 {
-    const uint32_t mask = (1u << (bits & 15)) - 1u;
-    uint32_t       pending = 0u;
-    int            have = 0;
-    size_t         i;
+    uint32_t pending = 0u;
+    int      have = 0;
+    size_t   i;
     if (mpti_no_array(packed, n, 1) || mpti_no_array(codes, n, 1) || bits < 1 || bits > 8 ||
         (packed != codes && mpti_meet(packed, mpt_packed_size(n, bits), codes, n)))
         return MPT_E_ARG;
     for (i = 0; bits == 4 && i + 2u <= n; i += 2u)      /* a third of the time */
         *packed++ = (uint8_t)((codes[i] & 15u) | (uint32_t)codes[i + 1u] << 4);
     for (; i < n; i++) {
-        pending |= (codes[i] & mask) << have;
+        pending |= (codes[i] & ((1u << bits) - 1u)) << have;
         for (have += bits; have >= 8; have -= 8, pending >>= 8)
             *packed++ = (uint8_t)pending;
     }
@@ -5331,10 +5321,9 @@ MPTI_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, 
 
 MPTI_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n, int bits)
 {
-    const uint32_t mask = (1u << (bits & 15)) - 1u;
-    uint32_t       pending = 0u;
-    int            have = 0;
-    size_t         i;
+    uint32_t pending = 0u;
+    int      have = 0;
+    size_t   i;
     if (mpti_no_array(codes, n, 1) || mpti_no_array(packed, n, 1) || bits < 1 || bits > 8 ||
         mpti_meet(packed, mpt_packed_size(n, bits), codes, n))
         return MPT_E_ARG;
@@ -5343,7 +5332,7 @@ MPTI_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n
     for (; i < n; i++, pending >>= bits, have -= bits) {
         for (; have < bits; have += 8)
             pending |= (uint32_t)*packed++ << have;
-        codes[i] = (uint8_t)(pending & mask);
+        codes[i] = (uint8_t)(pending & ((1u << bits) - 1u));
     }
     return MPT_OK;
 }
@@ -5525,15 +5514,14 @@ static void mpti_block_slowly(uint32_t *to, const uint8_t *codes, const mpti_blo
 {
     const mpt_fields s = mpti_take_apart(b->scale, code);
     int              k;
-    for (k = 0; k < 16; k++)
+    for (k = 0; k < 16; k++) {
+        const mpt_fields p = mpti_take_apart(b->element, codes[k]);
         if (s.kind == MPT_CLASS_QUIET_NAN)
             to[k] = 0x7fc00000u;
-        else if (to[k] & 0x7fffffffu) {
-            const mpt_fields p = mpti_take_apart(b->element, codes[k]);
-            if (p.significand)
-                to[k] = mpti_float_of(mpti_f64_compose(p.sign, p.significand * s.significand * b->tensor_sig,
-                                                       p.exponent + s.exponent + b->tensor_exp));
-        }
+        else if (p.significand)
+            to[k] = mpti_float_of(mpti_f64_compose(p.sign, p.significand * s.significand * b->tensor_sig,
+                                                   p.exponent + s.exponent + b->tensor_exp));
+    }
 }
 
 #if MPTI_X86
