@@ -264,8 +264,9 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
 
 // >>H4 any format, one value ----------------------------------------------------------------------
 /* Rounding directions: IEEE 754-2019, clause 4.3; to-odd: Boldo & Melquiond 2008. Stochastic rounding goes
- * up in magnitude if 32 random bits are below floor(2^32 * (discarded part) / (gap)). In a SCALE format every
- * significand is 1, which is odd: ties to even go to the larger neighbour, and to-odd is toward zero. */
+ * up in magnitude if 32 random bits are below floor(2^32 * (discarded part) / (gap)): its bias is below 2^-32
+ * of a gap. In a SCALE format every significand is 1, which is odd: ties to even go to the larger neighbour,
+ * and to-odd is toward zero. */
 #define MPT_ROUNDINGS(X)                            \
     X(MPT_RND_NEAREST_EVEN, "nearest-even")         \
     X(MPT_RND_NEAREST_AWAY, "nearest-away")         \
@@ -278,9 +279,10 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
 typedef MPTI_ENUM(mpt_rounding) { MPT_ROUNDINGS(MPTI_ID) MPT_ROUNDING_COUNT } mpt_rounding;
 
 /* What a finite value that rounds beyond the largest finite number becomes.
- *   IEEE      Inf or the largest finite number, depending on the rounding direction. A format without Inf
- *             gives NaN in place of Inf; a format without NaN always gives the largest finite number.
- *             An Inf that cannot stay Inf raises OVERFLOW and INEXACT, like a number that overflows.
+ *   IEEE      Inf to nearest and up or down on that side, else (to-odd, stochastic, toward zero) the largest
+ *             finite number. A format without Inf gives NaN in place of Inf; a format without NaN always
+ *             gives the largest finite number. An Inf that cannot stay Inf raises OVERFLOW and INEXACT, like
+ *             a number that overflows.
  *   SATURATE  the largest finite number; Inf becomes that too (as in "saturating" FP8 conversions)
  *   NAN       NaN in every direction (the largest finite number in a format without NaN); Inf stays Inf */
 typedef MPTI_ENUM(mpt_overflow) {
@@ -328,11 +330,9 @@ typedef struct mpt_opts {
  *   value    in      any double
  *   opts     in      NULL for the defaults
  *   flags    in/out  NULL, or exception flags that are or-ed in
- * Returns: the code. If the format has no Inf, overflow and Inf give NaN, or the largest finite number if it
- *   has no NaN either. If the format has no NaN, NaN gives the largest positive number and INVALID. If it is
+ * Returns: the code. If the format has no NaN, NaN gives the largest positive number and INVALID. If it is
  *   unsigned, a negative number gives NaN and INVALID. In a SCALE format, zero and values below the least
- *   power of two give that power. Stochastic rounding never makes a finite value Inf, and its probability is
- *   truncated to 32 bits (bias below 2^-32 of a gap).
+ *   power of two give that power, with UNDERFLOW and INEXACT.
  * Errors: MPT_FLAG_INVALID and code 0 for an unknown format, NaN (code 0 if there is none) for an unknown
  *   option. Where x87 registers pass the arguments, they make a signaling NaN quiet before this call sees it.
  * Exact: correctly rounded.  Threads: any.  Source: IEEE 754-2019, clauses 4.3, 5.4.2, 7. */
@@ -607,7 +607,6 @@ MPT_DEF const char *mpt_simd_name(void);
  * NaN: if operands are NaN, the result is the first of them in the order of the arguments, made quiet, with
  * its sign and payload; a signaling one raises INVALID. An invalid operation without a NaN operand gives the
  * positive quiet NaN without payload (nan_code of the table). An exact subnormal result raises nothing.
- * To-odd, toward-zero and stochastic rounding overflow to the largest finite number.
  *
  *   add, sub, mul, div, fma   a + b, a - b, a * b, a / b, a * b + c with one rounding. Inf * 0 + NaN is
  *                             invalid, as in Berkeley TestFloat.
@@ -1285,9 +1284,7 @@ MPT_HD uint16_t mpti_next_up16(uint16_t code, int mbits)
         return (uint16_t)(code | (1u << (mbits - 1)));
     if (!a)
         return 1u;                          /* both zeros go up to the least subnormal */
-    if (code & 0x8000u)
-        return (uint16_t)(code - 1u);
-    return a == inf ? code : (uint16_t)(code + 1u);
+    return (uint16_t)(code & 0x8000u ? code - 1u : code + (unsigned)(a < inf));
 }
 
 /* nextDown(x) = -nextUp(-x) */
@@ -1634,14 +1631,6 @@ MPT_HD mpti_num mpti_unpack16(const mpti_env *e, unsigned code)
     return x;
 }
 
-MPT_HD unsigned mpti_overflow16(mpti_env *e, unsigned sign)
-{
-    e->flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
-    if (e->overflow == (int)MPT_OVERFLOW_NAN)
-        return sign << 15 | mpti_nan16(e);
-    return sign << 15 | (mpti_inf16(e) - (unsigned)!mpti_overflows_to_inf(e->rounding, sign != 0u));
-}
-
 /* sig >> shift, rounded. */
 MPT_HD uint64_t mpti_shift16(const mpti_env *e, unsigned sign, uint64_t sig, int shift)
 {
@@ -1667,9 +1656,11 @@ MPT_HD unsigned mpti_round16(mpti_env *e, mpti_num x)
         exp = least - shift;
     }
     code = ((unsigned)(exp + shift - least) << e->mbits) + (unsigned)mpti_shift16(e, x.sign, sig, shift);
-    if (code >= mpti_inf16(e))          /* exponents up to 2^21 fit a code here */
-        return mpti_overflow16(e, x.sign);
-    if (sig << (64 - shift))
+    if (code >= mpti_inf16(e)) {        /* exponents up to 2^21 fit a code here */
+        e->flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
+        code = mpti_inf16(e) - (unsigned)!mpti_overflows_to_inf(e->rounding, x.sign != 0u);
+        code = e->overflow == (int)MPT_OVERFLOW_NAN ? mpti_nan16(e) : code;
+    } else if (sig << (64 - shift))
         e->flags |= MPT_FLAG_INEXACT | (tiny ? MPT_FLAG_UNDERFLOW : 0u);
     return x.sign << 15 | code;
 }
@@ -5185,9 +5176,8 @@ static int mpti_read_number(mpti_read *r, int base)
     if (top > place * MPTI_DECIMAL_RANGE || top < -place * MPTI_DECIMAL_RANGE) {
         r->sig = (MPTI_ONE << 62) + 1u;     /* far above or below the range of every format */
         r->exp = top > 0 ? 1100 - 62 : -1500 - 62;
-        return 1;
-    }
-    mpti_read_divide(r, &big, hex ? 0 : (int)scale, (int)scale);
+    } else
+        mpti_read_divide(r, &big, hex ? 0 : (int)scale, (int)scale);
     return 1;
 }
 
