@@ -1926,7 +1926,7 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
 #define MPTI_AN MPTI_A1, n
 #define MPTI_B1 a.bits, a.bits, a.bits
 #define MPTI_B2 a.bits, b.bits, b.bits
-#define MPTI_B3 a.bits, b.bits, c.bits
+#define MPTI_B3 MPTI_A3             /* a and b flushed: Inf * 0 raises a flag even if c is NaN */
 #define MPTI_BN MPTI_B1
 #define MPTI_APPLY(k, op)                                                                            \
     (MPTI_LIKELY(!mpti_any_nan16(&e, MPTI_B##k)) ? mpti_a_##op(&e, MPTI_A##k)                        \

@@ -755,6 +755,18 @@ TEST(every_option)
         }
 }
 
+TEST(flushed_operands_and_nan)
+{
+    mpt_opts o = rounding(MPT_RND_NEAREST_EVEN);
+    unsigned flags = 0;
+    o.flush = MPT_FLUSH_INPUTS;         /* Inf * (a subnormal, flushed to 0) + NaN is invalid */
+    CHECK_EQ_U(mpt_f16_fma_with(h16(0x7c00u), h16(0x8001u), h16(0x7e01u), &o, &flags).bits, 0x7e01u);
+    CHECK_EQ_U(flags, MPT_FLAG_INVALID);
+    flags = 0;
+    CHECK_EQ_U(mpt_bf16_fma_with(b16(1u), b16(0xff80u), b16(0x7fc1u), &o, &flags).bits, 0x7fc1u);
+    CHECK_EQ_U(flags, MPT_FLAG_INVALID);
+}
+
 TEST(every_option_of_the_others)
 {
     const long n = mt.long_mode ? 5000000 : 40000 / (long)mt.every;
