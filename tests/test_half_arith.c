@@ -1173,6 +1173,7 @@ int main(int argc, char **argv)
     RUN(round_to_integral);
     RUN(scaleb_and_logb);
     RUN(every_option);
+    RUN(flushed_operands_and_nan);
     RUN(every_option_of_the_others);
     RUN(stochastic_arithmetic);
     RUN(arrays_give_the_scalar_bits);
