@@ -5100,12 +5100,14 @@ static int mpti_eat_base(mpti_read *r)
 }
 
 /* Read digits, clamped to 2^60, beyond payloads and any number of digits.  Returns: 0 if there are none. */
-static int mpti_read_digits(mpti_read *r, int base, uint64_t *x)
+static int mpti_read_digits(mpti_read *r, int base, uint64_t *value)
 {
     const size_t first = r->at;
+    uint64_t     x = 0u;
     int          d;
-    for (*x = 0u; (d = mpti_digit(r, base)) >= 0; r->at++)
-        *x = *x < MPTI_ONE << 56 ? *x * (uint64_t)base + (uint64_t)d : MPTI_ONE << 60;
+    for (; (d = mpti_digit(r, base)) >= 0; r->at++)
+        x = x < MPTI_ONE << 56 ? x * (uint64_t)base + (uint64_t)d : MPTI_ONE << 60;
+    *value = x;
     return r->at != first;
 }
 
