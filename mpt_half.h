@@ -4952,12 +4952,12 @@ static int mpti_put_special(mpti_string *w, const mpt_format_info *f, const mpt_
     return 1;
 }
 
-/* Write a nonzero number as in "0x1.8p-3", without the sign. */
+/* Write a nonzero number as in "1.8p-3", without the sign and the "0x". */
 static void mpti_put_hex(mpti_string *w, const mpt_fields *p)
 {
     const int up = mpti_clz64(p->significand), exponent = p->exponent + 63 - up;
     uint64_t  sig = p->significand << up << 1;      /* without the leading one */
-    mpti_add_text(w, sig ? "0x1." : "0x1");
+    mpti_add_text(w, sig ? "1." : "1");
     for (; sig; sig <<= 4)
         mpti_add_char(w, mpti_hex_digit((unsigned)(sig >> 60)));
     mpti_add_text(w, exponent >= 0 ? "p+" : "p");
@@ -5036,8 +5036,9 @@ MPTI_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *inf
     p = mpti_take_apart(info, code);
     if (mpti_put_special(&w, info, &p))
         return mpti_string_end(&w);
+    mpti_add_text(&w, hex ? "0x" : "");
     if (!p.significand)
-        mpti_add_text(&w, hex ? "0x0p+0" : "0");
+        mpti_add_text(&w, hex ? "0p+0" : "0");
     else if (hex)
         mpti_put_hex(&w, &p);
     else
@@ -5293,16 +5294,17 @@ MPTI_DEF size_t mpt_packed_size(size_t n, int bits)
 
 MPTI_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, int bits)
 {
-    uint32_t pending = 0u;
-    int      have = 0;
-    size_t   i;
+    const uint32_t mask = (1u << (bits & 15)) - 1u;
+    uint32_t       pending = 0u;
+    int            have = 0;
+    size_t         i;
     if (mpti_no_array(packed, n, 1) || mpti_no_array(codes, n, 1) || bits < 1 || bits > 8 ||
         (packed != codes && mpti_meet(packed, mpt_packed_size(n, bits), codes, n)))
         return MPT_E_ARG;
     for (i = 0; bits == 4 && i + 2u <= n; i += 2u)      /* a third of the time */
         *packed++ = (uint8_t)((codes[i] & 15u) | (uint32_t)codes[i + 1u] << 4);
     for (; i < n; i++) {
-        pending |= (codes[i] & ((1u << bits) - 1u)) << have;
+        pending |= (codes[i] & mask) << have;
         for (have += bits; have >= 8; have -= 8, pending >>= 8)
             *packed++ = (uint8_t)pending;
     }
@@ -5506,14 +5508,15 @@ static void mpti_block_slowly(uint32_t *to, const uint8_t *codes, const mpti_blo
 {
     const mpt_fields s = mpti_take_apart(b->scale, code);
     int              k;
-    for (k = 0; k < 16; k++) {
-        const mpt_fields p = mpti_take_apart(b->element, codes[k]);
+    for (k = 0; k < 16; k++)
         if (s.kind == MPT_CLASS_QUIET_NAN)
             to[k] = 0x7fc00000u;
-        else if (p.significand)
-            to[k] = mpti_float_of(mpti_f64_compose(p.sign, p.significand * s.significand * b->tensor_sig,
-                                                   p.exponent + s.exponent + b->tensor_exp));
-    }
+        else if (to[k] & 0x7fffffffu) {
+            const mpt_fields p = mpti_take_apart(b->element, codes[k]);
+            if (p.significand)
+                to[k] = mpti_float_of(mpti_f64_compose(p.sign, p.significand * s.significand * b->tensor_sig,
+                                                       p.exponent + s.exponent + b->tensor_exp));
+        }
 }
 
 #if MPTI_X86
