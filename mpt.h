@@ -2553,7 +2553,7 @@ MPTI_HD_CALL uint64_t mpti_sizes_filter(const mpt_tensor *tensors, size_t count,
     size_t   i;
     for (i = 0; i < count; i++) {
         const uint64_t n = tensors[i].whole ? tensors[i].whole : tensors[i].n;
-        bits |= (uint64_t)(tensors[i].n != 0u) << (n * 0x9e3779b97f4a7c15u >> 58);
+        bits |= (uint64_t)(n != 0u) << (n * 0x9e3779b97f4a7c15u >> 58);
     }
     return bits & ~known;
 }
