@@ -207,7 +207,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, 
  *   s      in  host memory, copied at the call; its pointers point to device memory
  *   scale  in  device memory, read when the kernel runs; NULL: 1
  *   amax   in/out  device memory; NULL: not recorded
- * Arrays are aligned as elements are; full speed needs 16 bytes, a transpose also rows and cols of 4 k.
+ * Arrays are aligned as elements are. Full speed needs 16 bytes, a transpose also rows and cols % 4 == 0.
  * Errors: also as the functions of mpt.h.  Parity: bit-exact host/device, also amax, whatever the launch. */
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
