@@ -22,22 +22,23 @@ static const char help_files[] =
 "    inspect [options] --diff FIRST SECOND\n"
 "\n"
 "FILE may be .safetensors, NumPy .npy or .npz, PyTorch .pt or .pth (a zip file of plain tensors; no code in\n"
-"it is run), GGUF, ONNX, .csv, .tsv, .txt, bare numbers (--raw), or - for standard input; also a folder of\n"
-"such files, or the .index.json of a sharded model. Files may be larger than memory. Tensors that are not\n"
-"of a float type are listed but skipped. For each tensor, inspect prints the smallest and the largest\n"
-"magnitude, the signal-to-noise ratio (SNR) in dB after a cast to each format, and a verdict:\n"
+"it is run), GGUF, ONNX, .csv, .tsv, .txt, bare numbers (--raw), or - for standard input; also a folder\n"
+"(its .safetensors files, else the others but .txt), or the .index.json of a sharded model. Files may\n"
+"be larger than memory. Tensors that are not of a float type are listed but skipped. For each tensor,\n"
+"inspect prints the smallest and the largest magnitude, the signal-to-noise ratio (SNR) in dB after a\n"
+"cast to each format, and a verdict:\n"
 "\n"
 "    f16 safe: 74 dB, 2% to 0     f16 fits as it is, with an SNR of 74 dB; 2% of the values become zero\n"
 "    f16 with scale 2^7: 74 dB    f16 fits if the values are multiplied by 2^7; divide after loading\n"
-"    bf16: 56 dB; f16 ...         bf16 fits; f16 does not, even with a scale, and the reason\n"
+"    bf16: 56 dB; f16 ...         bf16 fits; f16 does not, even with its best scale; the reason\n"
 "    keep f32: f16 overflows ...  no format fits, and the reason for the first\n"
 "    bad: 3 NaN, first at 7       the tensor holds NaN or Inf; the index of the first is 7\n"
 "\n"
 "A format fits a tensor if nothing overflows; if the SNR is at least what rounding alone guarantees, 6 dB\n"
 "per bit of the significand (f16 66, bf16 48, e4m3 24, e5m2 18); if no value above 1/16 of the root mean\n"
-"square is off by more than 1/16 of itself (e5m2: 1/8); and if at most the share T of the nonzero values\n"
-"become zero. T is 50%, because values near zero, beside larger ones, hardly matter in a model; but it is\n"
-"5% if all values have the same sign, because they may be divisors.\n"
+"square may be off by more than 1/16 of itself (e5m2: 1/8); and if at most the share T of the nonzero\n"
+"values become zero. T is 50%, because values near zero, beside larger ones, hardly matter in a model;\n"
+"but it is 5% if all values have the same sign, because they may be divisors.\n"
 "\n"
 "--diff compares two models, such as two checkpoints, value by value, whatever their types: how many values\n"
 "changed, the largest change, the norm of the change divided by that of FIRST, and, under each format, the\n"
@@ -48,7 +49,7 @@ static const char help_files[] =
 "  --format LIST      formats in order of preference (default: f16,bf16,e4m3,e5m2)\n"
 "  --tolerate SHARE   T, such as 1% or 0.01 (defaults: see above)\n"
 "  --filter PATTERN   only tensors whose names match, such as 'layers.*.weight'; * and ? as in a shell\n"
-"  --headroom N       choose scales that leave room for N doublings of the largest value (default: 0)\n"
+"  --headroom N       where a scale is needed, leave room for N doublings of the largest value\n"
 "  --raw TYPE         FILE holds bare little-endian numbers: f32, f64, f16, bf16, e4m3 or e5m2\n"
 "\n";
 
@@ -73,17 +74,18 @@ static const char help_output[] =
 "                     \"mpt.scale.NAME\". Other programs ignore them: divide by them after loading;\n"
 "                     --diff does, for each file that has them\n"
 "  --keep             copy tensors that do not fit, without converting them\n"
-"  --saturate         store values that overflow as the format's largest number; without --saturate,\n"
+"  --saturate         store values that overflow, and Inf, as the format's largest number; without it,\n"
 "                     overflow is an error and nothing is written\n"
 "\n"
 "Other options\n"
 "  --jobs N           number of threads for large tensors (default: one per processor)\n"
-"  --no-mmap          read the files instead of mapping them into memory; uses one thread\n"
+"  --no-mmap          read the files instead of mapping them into memory\n"
 "  --fail-if RULE     exit with 1 if RULE holds for a tensor: FORMAT.FIGURE>NUMBER (or <, >=, <=), where\n"
 "                     FIGURE is db, flushed, overflow or subnormal (the latter three as shares of the\n"
 "                     nonzero values: 0.01 or 1%) of a cast without a scale; or nan, inf, without FORMAT.\n"
 "                     Examples: 'nan>0', 'f16.db<60'. With --diff: FORMAT.lost, changed (both shares),\n"
-"                     change, max, or apart (NaN or Inf in only one, or tensors that are not comparable)\n"
+"                     change, max, or apart (NaN or Inf in only one, or tensors that are not comparable).\n"
+"                     Figures of formats leave out NaN and Inf; a tensor that is a view with gaps fails\n"
 "  --help             print this text\n"
 "\n"
 "Exit code: 0 success; 1 a file is bad or cannot be read or written, or a --fail-if rule holds;\n"
@@ -350,8 +352,10 @@ static int check_options(options *o, int files)
         return usage("--convert needs --to FORMAT", NULL);
     if (o->convert && files != 1)
         return usage("--convert takes one file", NULL);
-    if (o->convert && (o->plot || o->json || o->csv || o->diff || o->by))
-        return usage("--convert cannot be used with --plot, --json, --csv, --diff, --sort or --top", NULL);
+    if (o->convert && (o->plot || o->json || o->csv || o->diff || o->by || o->wide || o->filter ||
+                       o->rule_count))
+        return usage("--convert cannot be used with --plot, --json, --csv, --diff, --sort, --top, --wide, "
+                     "--filter or --fail-if", NULL);
     if (o->diff && (files != 2 || o->plot))
         return usage("--diff takes two files, and cannot be used with --plot", NULL);
     if (o->json && o->csv)

@@ -176,6 +176,8 @@ if torch is None:
         expect(file, {"model.w": a, "model.part": a[30:60], "model.t": a, "model.view": None,
                       "model.again": None, "model.mixed": a, "model.steps": None, "list.0": a})
     expect(torch_file("big.pt", {"b": tensor(last, 0, (35,), (1,))}, [last], order="big"), {"b": b})
+    code, out, err = run(file, "--fail-if", "nan>0")
+    report(code == 1 and "model.view': is a view" in err and "model.w'" not in err, "views fail rules", err)
     torch_file("mixed.pt", {"mixed": model["mixed"]}, [s])
     code, out, err = run(path("mixed.pt"), "--convert", path("c.safetensors"), "--to", "f16")
     report(code == 1 and "permuted" in err, "a mixed order is not converted", err)

@@ -723,10 +723,17 @@ static int rule_figure(const rule *q, const row *w, const options *o, double *x)
 
 static void check_rules(report *p, const row *w)
 {
-    char   error[ERROR_TEXT];
-    double x = 0.0;
-    int    i;
-    for (i = 0; i < p->o->rule_count; i++) {
+    const int judged = p->o->diff || w->t[0]->format != MPT_FORMAT_COUNT;
+    char      error[ERROR_TEXT];
+    double    x = 0.0;
+    int       i;
+    for (i = 0; i < 2 && p->o->rule_count; i++)
+        if (w->t[i] && !strcmp(w->t[i]->type, "view")) {        /* no rule has seen its values */
+            (void)problem(error, w->m[i]->path, w->t[i]->name, "is a view: call .contiguous() first");
+            complain(error);
+            p->broken++;
+        }
+    for (i = 0; i < p->o->rule_count && judged; i++) {
         const rule *q = &p->o->rules[i];
         if (!rule_figure(q, w, p->o, &x) ||
             !((q->equal && x == q->number) || (q->above ? x > q->number : x < q->number)))
@@ -824,8 +831,7 @@ static int inspect_rows(report *p, char *error)
         if (look_at_row(p, &p->rows[i], error) != 0)
             return -1;
         add_up(&p->s, &p->rows[i], p->o);
-        if (p->o->diff || p->rows[i].t[0]->format != MPT_FORMAT_COUNT)
-            check_rules(p, &p->rows[i]);
+        check_rules(p, &p->rows[i]);
     }
     if (p->plots)
         plot_file(p->plots, p->in[0].path);
@@ -926,7 +932,9 @@ int report_end(report *p)
         code = -1;
     }
     free(p);
-    if (fflush(stdout) != 0 || ferror(stdout))
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        complain("inspect: standard output cannot be written");
         code = -1;
+    }
     return code;
 }
