@@ -10904,8 +10904,9 @@ static mpt_status mpti_amp_paint(mpti_amp *a)
     return any && a->o->mode == MPT_GRAPH_MIN_CUT ? mpti_pass_cut(a) : MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *options,
-                                     mpt_graph_summary *summary)
+/* Not inlined: gcc would not see that a summary is written whenever this returns MPT_OK, and warn callers. */
+MPT_DEF MPTI_NOINLINE mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *options,
+                                                   mpt_graph_summary *summary)
 {
     const mpt_graph_options o = options ? *options : mpt_graph_defaults();
     mpt_graph_summary       s;
@@ -10914,14 +10915,10 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *opti
     char                   *names = NULL;
     if (!g || (unsigned)o.lists >= (unsigned)MPT_LISTS_COUNT ||
         mpti_no_array(o.rows, o.row_count, sizeof *o.rows) ||
-        (unsigned)o.mode >= (unsigned)MPT_GRAPH_MODE_COUNT || !(o.most_flushed >= 0.0)) {
-        (void)mpti_graph_fail(g, MPT_E_ARG, NULL, "no valid mode, lists, rows or most_flushed");
-        return MPT_E_ARG;               /* constants: gcc then sees that no summary is read unwritten */
-    }
-    if (o.low != MPT_F16 && o.low != MPT_BF16) {
-        (void)mpti_graph_fail(g, MPT_E_UNSUPPORTED, NULL, "low must be MPT_F16 or MPT_BF16");
-        return MPT_E_UNSUPPORTED;
-    }
+        (unsigned)o.mode >= (unsigned)MPT_GRAPH_MODE_COUNT || !(o.most_flushed >= 0.0))
+        return mpti_graph_fail(g, MPT_E_ARG, NULL, "no valid mode, lists, rows or most_flushed");
+    if (o.low != MPT_F16 && o.low != MPT_BF16)
+        return mpti_graph_fail(g, MPT_E_UNSUPPORTED, NULL, "low must be MPT_F16 or MPT_BF16");
     memset(&s, 0, sizeof s);
     status = mpti_amp_init(&a, g, &o);
     if (status == MPT_OK)
