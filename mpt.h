@@ -7015,11 +7015,15 @@ MPT_DEF double mpt_exact_value(const mpt_exact *s)
 
 /* ---- rounding report ---- */
 
-/* x * unit, not negative, rounded to an integer, nearest-even; at most 2^62. */
-MPTI_NOINLINE static uint64_t mpti_fixed(double x, double unit)
+/* |x| * 2^bits, rounded to an integer, nearest-even; at most 2^62. */
+static uint64_t mpti_fixed(double x, int bits)
 {
-    const double fixed = rint(x * unit), most = 4611686018427387904.0;
-    return fixed < most ? (uint64_t)(int64_t)fixed : MPTI_ONE << 62;
+    int            e;
+    const uint64_t m = mpti_significand(x, &e), most = MPTI_ONE << 62;
+    e += bits;
+    if (e <= 0)
+        return e < -60 ? 0u : e && m ? mpti_shift_rne64(m, -e) : m;
+    return m && (e > 10 || m << e > most) ? most : m << (e & 15);
 }
 
 MPTI_NOINLINE static void mpti_raise(double *most, double x) { *most = x > *most ? x : *most; }
@@ -7087,8 +7091,8 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
     ulps = mpti_f64_make(mpti_magnitude(error)) / mpt_ulp((mpt_format)r->format, scaled);
     mpti_raise(&r->max_relative, relative);
     mpti_raise(&r->max_ulps, ulps);
-    fixed = mpti_fixed(ulps, 16777216.0);
-    mpti_wide_add(r->relative, mpti_fixed(relative, 1099511627776.0), 0u);
+    fixed = mpti_fixed(ulps, 24);
+    mpti_wide_add(r->relative, mpti_fixed(relative, 40), 0u);
     mpti_wide_add(r->ulps, fixed, 0u);
     fixed = mpti_is_negative(error) ? 0u - fixed : fixed;
     mpti_wide_add(r->bias, fixed, 0u - (fixed >> 63));

@@ -1928,14 +1928,13 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
 #define MPTI_B2 a.bits, b.bits, b.bits
 #define MPTI_B3 MPTI_A3             /* a and b flushed: Inf * 0 raises a flag even if c is NaN */
 #define MPTI_BN MPTI_B1
-#define MPTI_APPLY(k, op)                                                                            \
-    (MPTI_LIKELY(!mpti_any_nan16(&e, MPTI_B##k)) ? mpti_a_##op(&e, MPTI_A##k)                        \
-                                                 : mpti_pick_nan16(&e, MPTI_B##k))
+#define MPTI_APPLY(op, A, B)                                                                         \
+    (MPTI_LIKELY(!mpti_any_nan16(&e, B)) ? mpti_a_##op(&e, A) : mpti_pick_nan16(&e, B))
 #define MPTI_OPERATION(T, M, k, op)                                                                  \
     MPT_HD mpt_##T mpt_##T##_##op(MPTI_P##k(T))                                                      \
     {                                                                                                \
         mpti_env      e = mpti_env_make(M, (const mpt_opts *)0);                                     \
-        const mpt_##T r = {(uint16_t)MPTI_APPLY(k, op)};                                             \
+        const mpt_##T r = {(uint16_t)MPTI_APPLY(op, MPTI_A##k, MPTI_B##k)};                          \
         return r;                                                                                    \
     }                                                                                                \
     MPT_HD mpt_##T mpt_##T##_##op##_with(MPTI_P##k(T), const mpt_opts *opts, unsigned *flags)        \
@@ -1945,7 +1944,7 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
         if (opts && mpti_bad_opts(opts))                                                             \
             r.bits = (uint16_t)mpti_invalid16(&e);                                                   \
         else                                                                                         \
-            r.bits = (uint16_t)mpti_result16(&e, MPTI_APPLY(k, op));                                 \
+            r.bits = (uint16_t)mpti_result16(&e, MPTI_APPLY(op, MPTI_A##k, MPTI_B##k));              \
         if (flags)                                                                                   \
             *flags |= e.flags;                                                                       \
         return r;                                                                                    \
