@@ -632,8 +632,8 @@ MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *
  * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale per
  * tensor: give each tensor its own scaler, list and record, and join the records after the checks. A scale
  * that is a power of two costs no rounding between the subnormals and the overflow of the gradient's format.
- *   steps  in/out  [count], each checked, not clipped or stepped yet, and not joined, which no error tells;
- *                  each keeps its own cause
+ *   steps  in/out  [count], each checked, not clipped or stepped yet, nor joined (a second join counts
+ *                  twice, and no error tells); each keeps its own cause
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_ORDER; then nothing is changed.
  * Exact: their sums of squares are added in order.  Threads: one caller. */
 MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
@@ -2546,7 +2546,8 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     return status;
 }
 
-/* A Bloom filter of sizes of (whole) tensors, less `known`; empty ones do not count. Addresses may change. */
+/* A Bloom filter of sizes of (whole) tensors, less `known`. Not of addresses, which may change in a step; a
+ * tensor that was frozen (n 0) since the check has no size. */
 MPTI_HD_CALL uint64_t mpti_sizes_filter(const mpt_tensor *tensors, size_t count, uint64_t known)
 {
     uint64_t bits = 0u;

@@ -651,6 +651,7 @@ TEST(small_arrays)
     fast_part = 16384;
     CHECK_EQ_I(mpt_f16_from_f32_n(OUT(mpt_f16), IN(float), 16384), MPT_OK);
     CHECK_EQ_I(mpt_quantize_n(OUT(float), IN(float), 16384, MPT_E4M3, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, OUT(mpt_f16), MPT_F16, IN(mpt_f16), 16384, NULL, NULL), MPT_OK);
     CHECK_EQ_U(pool_calls(), calls);
 }
 

@@ -1008,6 +1008,12 @@ TEST(a_step_may_stay_open)
     step.found_inf = 1u;
     CHECK_EQ_I(mpt_adamw_step(&adamw, &step, &before, 1), MPT_OK);
     CHECK(adamw.t == 1u && step.stage == (uint32_t)MPT_STAGE_CHECKED);
+    step = checked(1.0f, 1.0f);         /* a tensor may be frozen after the check, not resized */
+    step.sizes = mpti_sizes_filter(&before, 1, 0u);
+    before.n = 0;
+    CHECK_EQ_I(mpt_adamw_step(&adamw, &step, &before, 1), MPT_OK);
+    before.n = 9;
+    CHECK_EQ_I(mpt_adamw_step(&adamw, &step, &before, 1), MPT_E_ORDER);
 }
 
 /* A step with MPT_STEP_MAXIMIZE equals one without it on the negated gradient. */
