@@ -30,7 +30,7 @@ static const char help_files[] =
 "\n"
 "    f16 safe: 74 dB, 2% to 0     f16 fits as it is, with an SNR of 74 dB; 2% of the values become zero\n"
 "    f16 with scale 2^7: 74 dB    f16 fits if the values are multiplied by 2^7; divide after loading\n"
-"    bf16: 56 dB; f16 ...         bf16 fits; f16 does not, even with the scale that inspect chooses, and why\n"
+"    bf16: 56 dB; f16 ...         bf16 fits; f16 does not, even with the scale inspect chooses; why\n"
 "    keep f32: f16 overflows ...  no format fits, and the reason for the first\n"
 "    bad: 3 NaN, first at 7       the tensor holds NaN or Inf; the index of the first is 7\n"
 "\n"
