@@ -935,6 +935,24 @@ TEST(default_is_not_dragged_down_by_data)
         }
 }
 
+/* How far the search goes when one step in `every` is bad, as the README says. */
+TEST(default_searches_as_far_as_the_readme_says)
+{
+    static const int every[] = {8, 28, 50, 52, 100, 250};
+    size_t           k;
+    int              i;
+    for (k = 0; k < COUNT(every); k++) {
+        mpt_scaler s = ours(2000);
+        float      least = s.scale;
+        for (i = 1; i <= 3000; i++) {
+            (void)update(&s, i % every[k] ? 0u : MPT_CAUSE_NAN);
+            least = s.scale < least ? s.scale : least;
+        }
+        CHECK(every[k] <= 28 ? least <= (float)s.config.min_scale
+              : every[k] <= 50 ? least < 256.0f : least >= 256.0f);
+    }
+}
+
 /* Several NaN batches in a row: the scaler searches downwards, and is home within a thousand good steps. */
 TEST(default_returns_home)
 {
@@ -1993,6 +2011,7 @@ int main(int argc, char **argv)
     RUN(default_says_when_no_scale_works);
     RUN(default_finds_the_largest_scale_that_works);
     RUN(default_is_not_dragged_down_by_data);
+    RUN(default_searches_as_far_as_the_readme_says);
     RUN(default_returns_home);
     RUN(default_stands_runs_of_bad_data);
     RUN(default_loses_least);
