@@ -25,7 +25,9 @@
  * threads (it can use yours: see the configuration in mpt_half.h), and only one thread at a time may call it
  * for the same scaler or tensor list. Under -ffast-math, x87 arithmetic or another rounding mode it does not
  * promise the same bits: steps 3 and 4 stay correct but may differ in the last bit (the conversions of
- * mpt_half.h do not). Where it uses fma in double (mpt_shadow, mpt_axpy_publish_f64), libm's must round once.
+ * mpt_half.h do not). Toward zero, up or down, what overflows may become FLT_MAX, and pass; where subnormals
+ * are flushed (FTZ, DAZ), those of FP32, and mpt_roundoff's of FP64, count as 0. Where it uses fma in double
+ * (mpt_shadow, mpt_axpy_publish_f64), libm's must round once.
  *
  * Contents (search for the mark):
  *   >>M1 configuration                                 >>M16 implementation: tensors
@@ -1165,8 +1167,9 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
 MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice);
 
 // >>M10 other reports -----------------------------------------------------------------------------
-/* Where reports are written: a function of yours that takes n bytes and returns 0, or anything else to stop.
- * Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and Inf, CSV nothing.
+/* Where reports are written: a function of yours that takes the next n bytes, however few, and returns 0, or
+ * anything else to stop. Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and
+ * Inf, CSV nothing.
  * What the calls of this section return: see >>M9. */
 typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
@@ -1218,7 +1221,7 @@ typedef struct mpt_exact {
  * Threads: one caller per sum.  Source: Kulisch, Computer Arithmetic and Validity, 2008, chapter 8. */
 MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y);
 
-/* mpt_exact_merge -- add all of src to dst.
+/* mpt_exact_merge -- add all of src to dst. (Neither is NULL, nor is s below.)
  * mpt_exact_value -- the sum, correctly rounded to double (nearest-even).  Threads: any. */
 MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src);
 MPT_DEF double mpt_exact_value(const mpt_exact *s);
@@ -2149,11 +2152,12 @@ MPT_HD double mpti_lanes_sum_8(const float *x)
     return mpti_to_f64(mpti_add(low, mpti_add(mpti_add(x[4], x[5]), mpti_add(x[6], x[7]))));
 }
 
-/* In float, squares under 2^-149 become 0, and over 2^128 Inf. So a chunk's sum below 2^-96 or not finite is
- * computed again, from x times 2^100 or 2^-100. All other sums lose at most 2^-39 of themselves. */
+/* In float, squares under 2^-149 become 0, and over 2^128 Inf, or FLT_MAX in another rounding mode. So a
+ * chunk's sum below 2^-96 or from 2^127 on is computed again, from x times 2^100 or 2^-100. All other sums
+ * lose at most 2^-39 of themselves. */
 MPT_HD int mpti_sum_is_sound(double sum)
 {
-    return mpti_f64_bits(sum) - ((uint64_t)(1023 - 96) << 52) < (uint64_t)(1024 + 96) << 52;
+    return mpti_f64_bits(sum) - ((uint64_t)(1023 - 96) << 52) < (uint64_t)(127 + 96) << 52;
 }
 MPT_HD float mpti_shift_for(double sum)
 {
@@ -4350,11 +4354,10 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
     if (bad)
         return MPT_E_ARG;
     mpti_combine_pack(step, !mpti_may_combine(s, step), values);
+    step->found_inf = 1u;               /* stays if a reduction fails, or throws an exception */
     if (mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
-        reduce(user, values, MPTI_COMBINED)) {
-        step->found_inf = 1u;
+        reduce(user, values, MPTI_COMBINED))
         return MPT_E_DATA;
-    }
     if (chunks)
         values[MPTI_COMBINED - 1] = sumsq;
     return mpti_combine_unpack(s, step, values) ? MPT_OK : MPT_E_ORDER;

@@ -65,9 +65,10 @@
  * mpt.h has parts of its own: see its >>M1.
  *
  * Other settings:
- * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C. To export them:
- *              __attribute__((visibility("default"))) or __declspec(dllexport), in C++ after extern "C". Two
- *              versions of mpt in one program: MPT_STATIC in one, or it is chance which runs.
+ * MPT_DEF      linkage of the non-inline functions (other languages see no others); default: extern "C" in
+ *              C++, extern in C. To export them: __attribute__((visibility("default"))) or
+ *              __declspec(dllexport), in C++ after extern "C". Two versions of mpt in one program: MPT_STATIC
+ *              in one, or it is chance which runs.
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, if the compiler is
  *              gcc or clang and the processor x86 or aarch64. 0: the portable path only. 2 (SSE2 or NEON),
  *              3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the same bits
@@ -257,7 +258,8 @@ MPT_DEF mpt_status mpt_format_find(const char *name, mpt_format *format);
  *   exponent_bits  in   2..10 (1..10 for SCALE)
  *   mantissa_bits  in   1..52 (0 for SCALE)
  *   bias           in   such that every value, even a subnormal of the format, is a normal double
- * Signed, except SCALE: for an unsigned one (R11G11B10) clamp numbers to 0 first; the code's sign is then 0.
+ * Signed, except SCALE: for an unsigned one (R11G11B10) clamp numbers to 0 first, and clear the code's sign
+ * bit, which -0 and NaN may have.
  * Returns: MPT_OK.  Errors: MPT_E_ARG (*info is zeroed).  Threads: any. */
 MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials);
@@ -289,7 +291,8 @@ typedef MPTI_ENUM(mpt_overflow) {
     MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN
 } mpt_overflow;
 
-/* What a NaN becomes. KEEP: quiet, with sign and upper payload. CANONICAL: the format's nan_code. */
+/* What a NaN becomes. KEEP: quiet, with sign (of an overflow, the number's) and upper payload. CANONICAL: the
+ * format's nan_code. */
 typedef MPTI_ENUM(mpt_nan_mode) { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
 
 /* When a result counts as tiny: after rounding as if the exponent were unbounded, as x86 and RISC-V do, or
@@ -409,7 +412,7 @@ typedef struct mpt_fields {
     uint64_t   significand;                     /* with the hidden bit; 0 for Inf and NaN */
     int        exponent;                        /* power of two of the significand's last bit */
     double     value;       /* the number that the code stands for */
-    double     error;       /* value minus the original number; exact unless the format saturated */
+    double     error;       /* value minus the original number; exact unless the number is out of range */
     unsigned   flags;                           /* MPT_FLAG_* of the conversion */
 } mpt_fields;
 
@@ -512,8 +515,8 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  *   flags  in/out  NULL, or the exception flags of all elements are or-ed in
  * Each element becomes what mpt_encode gives for its value; a signaling NaN raises INVALID, and becomes quiet
  * but in a copy (below). In place as above. Fast are, each with one rounding:
- *   without options and flags, f64, f32, f16, bf16, e4m3 and e5m2 to each other and, at a tenth of the speed,
- *   to the other formats of 8 bits or fewer but e8m0; any format to itself (a copy that keeps every code);
+ *   without options and flags, f64, f32, f16, bf16, e4m3 and e5m2 to each other and, more slowly, to the
+ *   other formats of 8 bits or fewer but e8m0; any format to itself (a copy that keeps every code);
  *   without flags and with one option, saturation to formats of 8 bits or fewer, flushing between f32, f16
  *   and bf16, and stochastic rounding (by mpt_philox) from f32 to f16 and bf16;
  *   with flags or other options, if the rounding is nearest-even, f32 to f16, bf16, e4m3 and e5m2, for each
@@ -531,7 +534,7 @@ MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format sr
  * stride of 0 repeats one element. The bytes between elements of dst are not touched. Elements may have any
  * alignment, but those of dst must not overlap. Source and destination must not overlap, unless they start at
  * the same address with the same stride; with one stride they may be two fields of the same records.
- * Errors: as mpt_convert_n; MPT_E_ARG for n > 1 if dst_stride is less than an element.  Threads: any. */
+ * Errors: as mpt_convert_n; MPT_E_ARG for n > 1 if |dst_stride| is less than an element.  Threads: any. */
 MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
                                        mpt_format src_format, const void *src, ptrdiff_t src_stride,
                                        size_t n, const mpt_opts *opts, unsigned *flags);
@@ -737,7 +740,8 @@ MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf
  * treated as if larger ones followed it. Without exponent if the first digit stands for 10^-4 ... 10^15
  * ("0.0001", "65500", which reads as 65504), else with one ("6e-8", "3.39e38"). Hexadecimal: "0x1.8p-3",
  * always with a leading 1, except "0x0p+0" for zero. Inf and NaN: "inf", "nan", "nan(0x1f)" with a payload,
- * "snan(0x1)" if signaling; "-" in front if the sign bit is set. Every code, NaN too, reads back unchanged.
+ * "snan(0x1)" if signaling; "-" in front if the sign bit is set (not of FNUZ's NaN). Every code, NaN too,
+ * reads back unchanged.
  *
  * Read form: the whole text must match, without blanks; letters may be of either case:
  *   [+-] digits [. digits] [e [+-] digits]             the digits on one side of the point may be absent
@@ -763,8 +767,9 @@ MPT_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *info
  *   code    out     not NULL; unchanged on an error
  *   end     out     NULL, or where reading ended: at the length; in malformed text at the first byte that no
  *                   valid text has there (at the length if the text ends too early), or at a bad payload
- * A signaling NaN stays signaling and raises nothing.  Returns: MPT_OK.  Errors: MPT_E_DATA for malformed
- * text and a payload that does not fit the format; MPT_E_ARG for NULL, an unknown format or option.
+ * A signaling NaN stays so, if the format has one, and raises nothing.  Returns: MPT_OK.  Errors: MPT_E_DATA
+ * for malformed text and a payload that does not fit the format; MPT_E_ARG for NULL, an unknown format or
+ * option.
  * Exact: correctly rounded, any length, any exponent; above 29 mantissa bits the probability of stochastic
  * rounding has 62 - mantissa_bits bits (f64: 10).  Threads: any.  Source: IEEE 754-2019, clause 5.12. */
 MPT_DEF mpt_status mpt_from_text(mpt_format format, const char *text, size_t length, const mpt_opts *opts,
@@ -829,7 +834,7 @@ typedef struct mpt_block_opts {
     mpt_block_scaling scaling;
     int               packed;       /* nonzero: element codes are packed without gaps, as by mpt_pack_n */
     float             tensor_scale; /* finite and positive; 0 means 1, which MX formats demand */
-    mpt_opts          element;      /* how elements (not scales) are rounded; overflow always saturates */
+    mpt_opts          element;      /* how elements (not scales) are rounded, flushed; overflow saturates */
 } mpt_block_opts;
 
 /* mpt_block_quantize_n -- quantize n floats to element codes and scales.
@@ -854,9 +859,10 @@ MPT_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uin
                                           const uint8_t *scales, size_t n, const mpt_block_opts *opts);
 
 /* mpt_block_tensor_scale -- the tensor scale for NVFP4 with which no block's scale leaves the format's range:
- * the largest finite magnitude of n floats / (6 * 448), rounded to float, but not below the least float; 1 if
- * all finite numbers are zero, and for the MX formats. NVFP4 of small numbers needs it: without it, blocks
- * with an amax below 6 * 2^-6 get subnormal scales, which have few bits.
+ * the largest finite magnitude of n floats / (6 * 448), rounded to float (if that is subnormal, coarsely, and
+ * scales may be clamped), but not below the least float; 1 if all finite numbers are zero, and for the MX
+ * formats. NVFP4 of small numbers needs it: without it, blocks with an amax below 6 * 2^-6 get subnormal
+ * scales, which have few bits.
  * Returns: MPT_OK.  Errors: MPT_E_ARG (*scale is unchanged).  Threads: any. */
 MPT_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, size_t n, float *scale);
 
@@ -2073,7 +2079,7 @@ enum { MPTI_PATH_PORTABLE, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX
 #if MPTI_X86
 static inline uint64_t mpti_control(void)
 {
-    unsigned r;
+    unsigned r = 0u;                    /* for MemorySanitizer, which does not read assembly */
     __asm__ volatile("stmxcsr %0" : "=m"(r));
     return r;
 }
@@ -5774,9 +5780,9 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
 
 // >>H18 to add a format, or an instruction set -----------------------------------------------------
 /* A format:
- * 1. Add its row to MPT_FORMATS (>>H3), at the end. Its limits, codes and names, mpt_encode, mpt_decode,
- *    mpt_anatomy and the README's table follow from that. Tests cover it by themselves; digests of what
- *    all formats give need new values (test_digest --print), and so do examples/03 and 12 (.expected).
+ * 1. Add its row to MPT_FORMATS (>>H3), at the end; its range is within float's. Its limits, codes and names,
+ *    mpt_encode, mpt_decode, mpt_anatomy and the README's table follow from that. Tests cover it by
+ *    themselves; digests of all formats (test_digest --print), examples/03 and 12 (.expected) get new values.
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to all code that tests `specials`:
  *    from MPTI_EMIN to mpti_encode_number (>>H13), mpti_quantizer_init (>>H14), and some lines of >>H16.
  * 3. If it needs a type and fast conversions, add the type (>>H3); its prototypes (>>H5, >>H7); encode and
@@ -5784,8 +5790,8 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  *    two kernels, a line for each in mpti_kernel_here, which makes mpt_convert_n fast too, and lines of
  *    MPTI_CONVERT_N (>>H14). All of them must give what mpt_encode gives.
  * 4. A block format of 16 or 32 elements is a row of MPT_BLOCKS (>>H10) and one of tests/test_half_block.c.
- *    Scales other than powers of two must be UE4M3 and elements E2M1. Anything else, other sizes too, needs
- *    changes of mpti_block_scale (>>H11) and mpti_blocks_* (>>H17).
+ *    Scales are E8M0, or UE4M3 with 16 elements of E2M1; elements are not FNUZ, and IEEE ones have 8 bits.
+ *    Anything else needs changes of mpti_block_scale (>>H11) and mpti_blocks_* (>>H17).
  * 5. The tests compare with the rows of tests/half_ref.h: type these from the standard, not from here.
  * An instruction set: add its path to those of >>H12, and there one block of functions that load each format
  * as floats and store floats as each format, with an MPTI_KERNEL_... macro of its own; then add its kernels

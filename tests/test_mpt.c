@@ -9,6 +9,7 @@
 #include "test.h"
 #include "train.h"
 
+#include <fenv.h>
 #include <float.h>
 
 static layer la, lb, lc;/* too large for some stacks */
@@ -735,7 +736,7 @@ static double naive_sumsq(const mpt_tensor *t, size_t count, float factor)
     for (i = 0; i < count; i++)
         for (first = 0; first < t[i].n; first += 16384) {
             sum = naive_chunk(&t[i], factor, first, 1.0);
-            if (!(sum >= ldexp(1.0, -96) && sum <= DBL_MAX))
+            if (!(sum >= ldexp(1.0, -96) && sum < ldexp(1.0, 127)))
                 sum = naive_chunk(&t[i], factor, first, ldexp(1.0, sum < 1.0 ? 100 : -100));
             slot[chunk++ % 256] += sum;
         }
@@ -859,6 +860,28 @@ TEST(norm_does_not_overflow)
     for (i = 0; i < t.n; i++)
         big[i] = 0x7f7fffffu;
     CHECK(fabs(checked(1.0f, &t, 1, 0).norm / (100.0 * (double)FLT_MAX) - 1.0) < 3.0 * (double)FLT_EPSILON);
+}
+
+/* Where rounding toward zero makes FLT_MAX of squares that overflow. */
+TEST(norm_in_other_rounding_modes)
+{
+    static const mpt_format formats[] = {MPT_F32, MPT_BF16};
+    static const int        modes[] = {FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
+    mpt_tensor              t;
+    mpt_step                step;
+    size_t                  f, k, i;
+    for (f = 0; f < COUNT(formats); f++) {
+        t = grad_of(big, formats[f], 20000);
+        for (i = 0; i < t.n; i++)
+            element_set(t.grad, formats[f], i, (float)ldexp(i & 1u ? 1.0 : -1.0, 90));
+        for (k = 0; k < COUNT(modes); k++) {
+            if (fesetround(modes[k]))
+                continue;
+            step = checked(1.0f, &t, 1, 0);
+            (void)fesetround(FE_TONEAREST);
+            CHECK(!step.found_inf && fabs(step.norm / (sqrt(20000.0) * ldexp(1.0, 90)) - 1.0) < 1e-3);
+        }
+    }
 }
 
 /* Elements whose squares leave the range of floats: chunks of tiny and huge numbers and at the limits of
@@ -1814,6 +1837,7 @@ int main(int argc, char **argv)
     RUN(norm_is_close_to_exact);
     RUN_EXACT(norm_of_unscaled_is_that_of_what_was_written);
     RUN(norm_does_not_overflow);
+    RUN(norm_in_other_rounding_modes);
     RUN_EXACT(norm_from_end_to_end);
     RUN(clip_factor);
     RUN(clip_factor_is_the_rounded_quotient);

@@ -1473,13 +1473,14 @@ TEST(a_scale_per_tensor_rounds_nothing)
     CHECK(mpt_f32_from_f16(mpt_f16_from_f32(plain[1][7])) != plain[1][7]);     /* unscaled, it is lost */
 }
 
-typedef struct fake_ranks { const double *others; int calls, fails; } fake_ranks;
+typedef struct fake_ranks { const double *others; int calls, fails; const mpt_step *step; } fake_ranks;
 
 static int fake_reduce(void *user, double *values, size_t n)
 {
     fake_ranks *const r = (fake_ranks *)user;
     size_t            i;
     r->calls++;
+    CHECK(!r->step || r->step->found_inf);      /* what is left if this throws an exception */
     for (i = 0; i < n; i++)
         values[i] += r->others[i];
     return r->fails;
@@ -1493,7 +1494,7 @@ TEST(ranks_decide_together)
     mpt_scaler          s = ours(10), before;
     mpt_tensor          t = grad_of(room[0], MPT_F32, 2);
     mpt_step            step;
-    fake_ranks          r = {good, 0, 0};
+    fake_ranks          r = {good, 0, 0, NULL};
     memset(&step, 0, sizeof step);
     put_value(&t, 0, 3.0f * 65536.0f);
     put_value(&t, 1, 0.0f);
@@ -1507,7 +1508,9 @@ TEST(ranks_decide_together)
     CHECK_EQ_I(mpt_step_combine(&s, NULL, &t, 1, fake_reduce, &r), MPT_E_ARG);
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, NULL, &r), MPT_E_ARG);
     CHECK_EQ_I(r.calls, 0);
+    r.step = &step;
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
+    r.step = NULL;
     CHECK(r.calls == 1 && step.norm == 5.0 && !step.found_inf && !s.found_inf);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     before = s;
