@@ -4627,62 +4627,47 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
     }
 }
 
-/* Does an array of floats overlap an array that holds the weights? */
-static int mpti_weight_meets(const mpt_tensor *t, const float *array)
+/* Copy weights to an array of floats that stands in the place of the gradient or, if `set`, from it. */
+static void mpti_weights_piece(void *set, const mpti_piece *piece)
 {
-    const size_t bytes = t->n * sizeof *array;
-    return mpti_meet(array, bytes, mpti_has_master(t) ? t->master : NULL, bytes) ||
-           mpti_meet(array, bytes, mpti_has_extra(t) ? t->extra : NULL, t->n * sizeof(uint16_t)) ||
-           mpti_meet(array, bytes, t->param, t->n * mpti_format_bytes(t->param_format));
-}
-
-/* Write a tensor's weights from src or, if dst is not NULL, read them to dst. */
-typedef struct mpti_copying { const float *src; float *dst; } mpti_copying;
-
-static void mpti_weights_piece(void *context, const mpti_piece *piece)
-{
-    const mpti_copying   c = *(const mpti_copying *)context;
     const mpti_random_at nowhere = {0u, 0u};
+    float *const         array = (float *)piece->t->grad;
     float                local[MPTI_TILE];
     size_t               first;
     for (first = piece->first; first < piece->end; first += MPTI_TILE) {
         const size_t n = mpti_min(piece->end - first, MPTI_TILE);
-        if (c.dst) {
-            memcpy(c.dst + first, mpti_weight_in(local, piece->t, first, n), n * sizeof *c.dst);
-            continue;
+        if (set) {
+            mpti_tile_load(local, array, MPT_F32, first, n);
+            mpti_weight_out(local, piece->t, first, n, nowhere);
+        } else {
+            memcpy(array + first, mpti_weight_in(local, piece->t, first, n), n * sizeof *array);
         }
-        mpti_tile_load(local, c.src, MPT_F32, first, n);
-        mpti_weight_out(local, piece->t, first, n, nowhere);
     }
 }
 
-static mpt_status mpti_weights_copy(const mpt_tensor *t, const float *src, float *dst)
+static mpt_status mpti_weights_copy(const mpt_tensor *t, const float *array, int set)
 {
-    mpt_status   status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
-    mpti_copying c = {src, dst};
-    mpt_tensor   nearest;
-    if (status == MPT_OK && ((t->n && !src && !dst) ||
-                             ((!src || src != t->param || t->param_format != MPT_F32) &&
-                              mpti_weight_meets(t, dst ? dst : src))))
-        status = MPT_E_ARG;
+    mpt_status status = mpti_tensors_ok(t, 1, MPT_NEEDS_WEIGHT, NULL);
+    mpt_tensor with;
     if (status != MPT_OK)
         return status;
-    nearest = *t;
+    with = *t;
+    with.grad = (void *)(uintptr_t)array, with.grad_format = MPT_F32, with.sums = NULL;
     if (t->storage == MPT_STORE_STOCHASTIC)
-        nearest.storage = MPT_STORE_NEAREST;
-    mpti_pieces(&nearest, 1, mpti_weights_piece, NULL, &c);
-    return MPT_OK;
+        with.storage = MPT_STORE_NEAREST;
+    if (!set || !array || array != t->param || t->param_format != MPT_F32)
+        status = mpti_tensors_ok(&with, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD, NULL);
+    if (status == MPT_OK)
+        mpti_pieces(&with, 1, mpti_weights_piece, NULL, set ? &with : NULL);
+    return status;
 }
 
 MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
 {
-    return mpti_weights_copy(t, src, NULL);
+    return mpti_weights_copy(t, src, 1);
 }
 
-MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
-{
-    return mpti_weights_copy(t, NULL, dst);
-}
+MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst) { return mpti_weights_copy(t, dst, 0); }
 
 /* ---- optimizers: a function for one tile of one tensor, padded with zeros; k: its constants ---- */
 
