@@ -2245,16 +2245,10 @@ MPT_HD int mpti_scaler_is_due(mpt_scaler *s, uint32_t rule)
         s->bad_steps = 0;
         return 1;
     }
-    if (rule & MPTI_STAYS_AT_ONE) {
-        if (s->config.hysteresis == 1 || s->hysteresis_left == 1)
-            return 1;
-        s->hysteresis_left--;
-        return 0;
-    }
     if (rule & MPTI_PATIENT) {
-        if (s->hysteresis_left > -0x7fffffff)
-            s->hysteresis_left--;
-        return s->hysteresis_left <= 0;
+        const int32_t left = s->hysteresis_left;
+        s->hysteresis_left -= left > (rule & MPTI_STAYS_AT_ONE ? 1 : -0x7fffffff);
+        return left <= 1;
     }
     return 1;
 }
