@@ -3027,18 +3027,14 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
     return t;
 }
 
-static const struct mpti_storage_row { const char *name; int master, extra; } mpti_storages[] = {
-    MPT_STORAGES(MPTI_COLUMNS) {"unknown storage", 0, 0}
-};
+#define MPTI_NAME(id, name, ...) name,
+#define MPTI_STORAGE_NAMES(X) MPT_STORAGES(MPTI_NAME)
+MPT_DEF MPTI_TEXT_OF_ROW(mpt_storage_name, mpt_storage, MPTI_STORAGE_NAMES, "unknown storage")
 
-static const struct mpti_storage_row *mpti_storage(mpt_storage s)
-{
-    return &mpti_storages[(unsigned)s < (unsigned)MPT_STORAGE_COUNT ? s : MPT_STORAGE_COUNT];
-}
-
-MPT_DEF const char *mpt_storage_name(mpt_storage storage) { return mpti_storage(storage)->name; }
-static int mpti_has_master(const mpt_tensor *t) { return mpti_storage(t->storage)->master; }
-static int mpti_has_extra(const mpt_tensor *t) { return mpti_storage(t->storage)->extra; }
+#define MPTI_IF_MASTER(id, name, master, extra) || ((master) && t->storage == id)
+#define MPTI_IF_EXTRA(id, name, master, extra) || ((extra) && t->storage == id)
+static int mpti_has_master(const mpt_tensor *t) { return 0 MPT_STORAGES(MPTI_IF_MASTER); }
+static int mpti_has_extra(const mpt_tensor *t) { return 0 MPT_STORAGES(MPTI_IF_EXTRA); }
 
 /* The number of rows of each matrix of a tensor with columns (Adafactor). */
 static size_t mpti_rows(const mpt_tensor *t)
@@ -3111,16 +3107,19 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
     return NULL;
 }
 
-/* The arrays of a tensor, in the order of a checkpoint, and where mpt_tensor has their pointers. */
+/* The arrays of a tensor, in the order of a checkpoint: where mpt_tensor has them, which needs touch them. */
 enum {
     MPTI_MASTER, MPTI_PARAM, MPTI_M, MPTI_V, MPTI_V_MAX, MPTI_EXTRA, MPTI_GRAD,
     MPTI_SUMS,                              /* not in a checkpoint */
     MPTI_ARRAYS
 };
-static const size_t mpti_array_offset[MPTI_ARRAYS] = {
-    offsetof(mpt_tensor, master), offsetof(mpt_tensor, param), offsetof(mpt_tensor, m),
-    offsetof(mpt_tensor, v), offsetof(mpt_tensor, v_max), offsetof(mpt_tensor, extra),
-    offsetof(mpt_tensor, grad), offsetof(mpt_tensor, sums)
+static const struct mpti_array_row { size_t offset; unsigned needs; } mpti_array_rows[MPTI_ARRAYS] = {
+    {offsetof(mpt_tensor, master), MPT_NEEDS_WEIGHT | MPT_NEEDS_MASTER},
+    {offsetof(mpt_tensor, param), MPT_NEEDS_WEIGHT | MPT_NEEDS_MASTER | MPT_NEEDS_PARAM},
+    {offsetof(mpt_tensor, m), MPT_NEEDS_M}, {offsetof(mpt_tensor, v), MPT_NEEDS_V | MPT_NEEDS_FACTORS},
+    {offsetof(mpt_tensor, v_max), MPT_NEEDS_V_MAX},
+    {offsetof(mpt_tensor, extra), MPT_NEEDS_WEIGHT | MPT_NEEDS_MASTER},
+    {offsetof(mpt_tensor, grad), MPT_NEEDS_GRAD}, {offsetof(mpt_tensor, sums), MPT_NEEDS_GRAD}
 };
 typedef struct mpti_array { void *at; size_t count, width; } mpti_array;
 
@@ -3128,24 +3127,21 @@ typedef struct mpti_array { void *at; size_t count, width; } mpti_array;
 static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
 {
     const size_t moment = mpti_format_bytes(mpti_moments_format(t));
-    const int    weight = (needs & (MPT_NEEDS_WEIGHT | MPT_NEEDS_MASTER)) != 0u;
+    const size_t width[MPTI_ARRAYS] = {
+        mpti_has_master(t) ? sizeof(float) : 0u, mpti_format_bytes(t->param_format), moment,
+        t->columns ? sizeof(float) : moment, moment, mpti_has_extra(t) ? sizeof(uint16_t) : 0u,
+        mpti_format_bytes(t->grad_format), t->whole ? sizeof(double) : 0u};
     size_t       i;
     for (i = 0; i < MPTI_ARRAYS; i++) {
-        memcpy(&a[i].at, (const unsigned char *)t + mpti_array_offset[i], sizeof a[i].at);
+        memcpy(&a[i].at, (const unsigned char *)t + mpti_array_rows[i].offset, sizeof a[i].at);
         a[i].count = t->n;
+        a[i].width = needs & mpti_array_rows[i].needs ? width[i] : 0u;
     }
-    a[MPTI_V].count = t->columns ? t->n / t->columns + t->n / mpti_rows(t) : t->n;
-    a[MPTI_V].width = needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) ? t->columns ? sizeof(float) : moment : 0u;
-    a[MPTI_MASTER].width = weight && mpti_has_master(t) ? sizeof(float) : 0u;
-    a[MPTI_EXTRA].width = weight && mpti_has_extra(t) ? sizeof(uint16_t) : 0u;
-    a[MPTI_PARAM].width = weight || needs & MPT_NEEDS_PARAM ? mpti_format_bytes(t->param_format) : 0u;
+    if (t->columns)
+        a[MPTI_V].count = t->n / t->columns + t->n / mpti_rows(t);
     if (t->param && t->param == (void *)t->master && t->param_format == MPT_F32 && !t->rounded)
         a[MPTI_PARAM].width = 0u;           /* the same array as the master: see mpt_tensors_place */
-    a[MPTI_GRAD].width = needs & MPT_NEEDS_GRAD ? mpti_format_bytes(t->grad_format) : 0u;
-    a[MPTI_M].width = needs & MPT_NEEDS_M ? moment : 0u;
-    a[MPTI_V_MAX].width = needs & MPT_NEEDS_V_MAX ? moment : 0u;
     a[MPTI_SUMS].count = mpti_chunks(t->n);
-    a[MPTI_SUMS].width = needs & MPT_NEEDS_GRAD && t->whole ? sizeof(double) : 0u;
 }
 
 /* Addresses of an array, and whether the call writes it. */
@@ -3316,7 +3312,7 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
         if (!a[i].at && bytes) {
             if (at) {
                 a[i].at = memset(at + total + lead, 0, bytes);
-                memcpy((unsigned char *)t + mpti_array_offset[i], &a[i].at, sizeof a[i].at);
+                memcpy((unsigned char *)t + mpti_array_rows[i].offset, &a[i].at, sizeof a[i].at);
             }
             total += (lead + bytes + 63u) / 64u * 64u;
         }
@@ -3510,7 +3506,7 @@ MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t part
         for (k = 0; k < MPTI_SUMS; k++)
             if (a[k].at) {
                 a[k].at = (unsigned char *)a[k].at + t->first * a[k].width;
-                memcpy((unsigned char *)t + mpti_array_offset[k], &a[k].at, sizeof a[k].at);
+                memcpy((unsigned char *)t + mpti_array_rows[k].offset, &a[k].at, sizeof a[k].at);
             }
         if (!a[MPTI_PARAM].width)           /* master and param are one array */
             t->param = t->master;
@@ -3681,8 +3677,7 @@ MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
     return table[(unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? dialect : MPT_SCALER_DIALECT_COUNT];
 }
 
-#define MPTI_DIALECT_NAME(id, name, ...) name,
-#define MPTI_DIALECT_NAMES(X) MPT_SCALER_DIALECTS(MPTI_DIALECT_NAME)
+#define MPTI_DIALECT_NAMES(X) MPT_SCALER_DIALECTS(MPTI_NAME)
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_scaler_name, mpt_scaler_dialect, MPTI_DIALECT_NAMES, "unknown")
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_verdict_text, uint32_t, MPT_VERDICTS, "unknown verdict")
 
