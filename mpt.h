@@ -2756,8 +2756,9 @@ MPT_HD mpt_format mpti_moments_format(const mpt_tensor *t)
 #define MPTI_STREAM_M 0x80000000u
 #define MPTI_STREAM_V 0x40000000u
 
-/* The constants that parameter groups change. Every mpti_*_k struct begins with them. */
-typedef struct mpti_rates { float minus_lr, decay, l2; } mpti_rates;     /* l2: decay added to the gradient */
+/* Every mpti_*_k struct begins with these constants. Parameter groups change the first three. l2: decay that
+ * is added to the gradient; factor: grad_factor * clip_factor, negated to maximize. */
+typedef struct mpti_rates { float minus_lr, decay, l2, factor; } mpti_rates;
 
 MPT_HD float mpti_times(float x, float times) { return mpti_is_nonzero(times) ? mpti_mul(x, times) : x; }
 
@@ -2769,37 +2770,31 @@ MPT_HD mpti_rates mpti_rates_of(mpti_rates all, const mpt_tensor *t)
     return all;
 }
 
-MPT_HD mpti_rates mpti_rates_make(float lr, float decay, float l2)
+MPT_HD mpti_rates mpti_rates_make(float lr, float decay, float l2, const mpt_step *step, uint32_t options)
 {
-    const mpti_rates r = {mpti_neg(lr), decay, l2};
+    const float      factor = mpti_mul(step->grad_factor, step->clip_factor);
+    const mpti_rates r = {mpti_neg(lr), decay, l2, options & MPT_STEP_MAXIMIZE ? mpti_neg(factor) : factor};
     return r;
 }
 
-/* Constants of one step of each optimizer. factor: grad_factor * clip_factor, negated to maximize. */
-typedef struct mpti_sgd_k { mpti_rates rates; float momentum, fresh, factor; uint32_t nesterov; } mpti_sgd_k;
+/* Constants of one step of each optimizer. */
+typedef struct mpti_sgd_k { mpti_rates rates; float momentum, fresh; uint32_t nesterov; } mpti_sgd_k;
 typedef struct mpti_adamw_k {
     mpti_rates rates;
     uint32_t   amsgrad;
-    float      beta1, one_minus_beta1, beta2, one_minus_beta2, eps, v_factor, factor;
+    float      beta1, one_minus_beta1, beta2, one_minus_beta2, eps, v_factor;
 } mpti_adamw_k;
 typedef struct mpti_lion_k {
     mpti_rates rates;
-    float      beta1, one_minus_beta1, beta2, one_minus_beta2, factor;
+    float      beta1, one_minus_beta1, beta2, one_minus_beta2;
 } mpti_lion_k;
-
-MPT_HD float mpti_step_factor(const mpt_step *step, uint32_t options)
-{
-    const float factor = mpti_mul(step->grad_factor, step->clip_factor);
-    return options & MPT_STEP_MAXIMIZE ? mpti_neg(factor) : factor;
-}
 
 MPT_HD mpti_sgd_k mpti_sgd_consts(const mpt_sgd *o, const mpt_step *step)
 {
     mpti_sgd_k k;
-    k.rates = mpti_rates_make(o->lr, 0.0f, o->weight_decay);
+    k.rates = mpti_rates_make(o->lr, 0.0f, o->weight_decay, step, o->options);
     k.momentum = o->momentum;
     k.fresh = o->t ? mpti_fma(o->dampening, -1.0f, 1.0f) : 1.0f;
-    k.factor = mpti_step_factor(step, o->options);
     k.nesterov = o->nesterov;
     return k;
 }
@@ -2824,7 +2819,7 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
     const double bias2 = 1.0 - mpti_powi(mpti_to_f64(o->beta2), o->t + 1u);
     const double eps = mpti_mul64(mpti_to_f64(o->eps), bias1);
     mpti_adamw_k k;
-    k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f);
+    k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f, step, o->options);
     k.amsgrad = o->options & MPT_STEP_AMSGRAD;
     k.beta1 = o->beta1;
     k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
@@ -2832,13 +2827,12 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
     k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
     k.eps = mpti_to_f32(eps < MPTI_FLT_MIN ? MPTI_FLT_MIN : eps);
     k.v_factor = mpti_to_f32(bias1 / sqrt(bias2));
-    k.factor = mpti_step_factor(step, o->options);
     return k;
 }
 
 typedef struct mpti_adafactor_k {
     mpti_rates rates;
-    float      fresh, least, least_mean, factor;    /* fresh: 1 - beta2; least: of v */
+    float      fresh, least, least_mean;            /* fresh: 1 - beta2; least: of v */
     double     eps2, most, clip;                    /* most: upper limit of the learning rate */
 } mpti_adafactor_k;
 
@@ -2858,11 +2852,10 @@ MPT_HD mpti_adafactor_k mpti_adafactor_consts(const mpt_adafactor *o, const mpt_
 {
     const double     t = (double)(o->t + 1u);
     mpti_adafactor_k k;
-    k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f);
+    k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f, step, o->options);
     k.fresh = mpti_to_f32(1.0 / mpti_powi(mpti_root5(t), 4u));
     k.least = mpti_mul(o->eps1, o->eps1);
     k.least_mean = o->eps1;
-    k.factor = mpti_step_factor(step, o->options);
     k.eps2 = mpti_to_f64(o->eps2);
     k.most = 1.0 / sqrt(t);
     k.clip = mpti_to_f64(o->clip);
@@ -2872,19 +2865,18 @@ MPT_HD mpti_adafactor_k mpti_adafactor_consts(const mpt_adafactor *o, const mpt_
 MPT_HD mpti_lion_k mpti_lion_consts(const mpt_lion *o, const mpt_step *step)
 {
     mpti_lion_k k;
-    k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f);
+    k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f, step, o->options);
     k.beta1 = o->beta1;
     k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
     k.beta2 = o->beta2;
     k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
-    k.factor = mpti_step_factor(step, o->options);
     return k;
 }
 
 /* One element of SGD: g as it is stored in grad; w and m are updated. Without momentum, m is not touched. */
 MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
 {
-    g = mpti_fma(k->rates.l2, *w, mpti_mul(g, k->factor));
+    g = mpti_fma(k->rates.l2, *w, mpti_mul(g, k->rates.factor));
     if (mpti_is_nonzero(k->momentum)) {
         *m = mpti_fma(k->momentum, *m, mpti_mul(k->fresh, g));
         g = k->nesterov ? mpti_fma(k->momentum, *m, g) : *m;
@@ -2895,8 +2887,8 @@ MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
 /* The parts of AdamW, Adam, LAMB: moments; direction; weight. AdamW and LAMB have decay, Adam has l2. */
 MPT_HD void mpti_adamw_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
 {
-    const float decayed = mpti_fma(k->rates.l2, w, mpti_mul(g, k->factor));
-    g = mpti_is_nonzero(k->rates.l2) ? decayed : mpti_mul(g, k->factor);
+    const float decayed = mpti_fma(k->rates.l2, w, mpti_mul(g, k->rates.factor));
+    g = mpti_is_nonzero(k->rates.l2) ? decayed : mpti_mul(g, k->rates.factor);
     *m = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, g));
     *v = mpti_fma(k->beta2, *v, mpti_mul(k->one_minus_beta2, mpti_mul(g, g)));
 }
@@ -2945,7 +2937,7 @@ MPT_HD float mpti_sign(float a)
 
 MPT_HD void mpti_lion_1(float g, float *w, float *m, const mpti_lion_k *k)
 {
-    const float u = mpti_mul(g, k->factor);
+    const float u = mpti_mul(g, k->rates.factor);
     const float blend = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, u));
     *w = mpti_fma(k->rates.minus_lr, mpti_fma(k->rates.decay, *w, mpti_sign(blend)), *w);
     *m = mpti_fma(k->beta2, *m, mpti_mul(k->one_minus_beta2, u));
@@ -4989,7 +4981,7 @@ static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
 
 MPTI_TILE_LOOP(MPTI_TWICE, mpti_adafactor_v_tile, MPTI_TILE_PARAMETERS, (g, w, m, v, k),
                const mpti_adafactor_k c = *(const mpti_adafactor_k *)k; (void)w; (void)m, {
-                   const float u = mpti_mul(g[i], c.factor);
+                   const float u = mpti_mul(g[i], c.rates.factor);
                    v[i] = mpti_fma(c.fresh, mpti_fma(u, u, mpti_neg(v[i])), v[i]);
                })
 
@@ -5019,7 +5011,7 @@ static void mpti_rows_range(void *context, MPTI_UNUSED size_t part, size_t begin
     for (i = begin; i < end; i++) {
         memset(lane, 0, sizeof lane);
         for (j = 0; j < columns; j += MPTI_TILE) {
-            (void)mpti_scaled_tile(g, c.t, i * columns + j, columns - j, c.k->factor);
+            (void)mpti_scaled_tile(g, c.t, i * columns + j, columns - j, c.k->rates.factor);
             mpti_sumsq_tile(lane, g);
         }
         row[i] = mpti_average(row[i], mpti_to_f32(mpti_pair_sum(lane, MPTI_TILE) / (double)columns),
@@ -5041,7 +5033,7 @@ static void mpti_columns_range(void *context, MPTI_UNUSED size_t part, size_t be
         n = mpti_min(end - begin, mpti_min(columns - begin % columns, MPTI_TILE));
         memset(lane, 0, sizeof lane);
         for (i = 0; i < rows; i++) {
-            (void)mpti_scaled_tile(g, c.t, first + i * columns, n, c.k->factor);
+            (void)mpti_scaled_tile(g, c.t, first + i * columns, n, c.k->rates.factor);
             mpti_sumsq_tile(lane, g);
         }
         for (i = 0; i < n; i++)
@@ -5084,7 +5076,7 @@ static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
     if (turn->t->columns)
         mpti_factors_tile(means, turn);
     mpti_root_tile(u, turn->t->columns ? means : v, c->least);
-    mpti_over_roots(u, g, c->factor);
+    mpti_over_roots(u, g, c->rates.factor);
     if (!turn->pass.writes) {
         mpti_norms_add(turn, w, u);
         return;
