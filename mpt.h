@@ -5358,34 +5358,30 @@ static void mpti_fp8_range(void *context, size_t part, size_t begin, size_t end)
     w->most[part] = most;
 }
 
-MPTI_NOINLINE static mpt_status mpti_fp8_encode(mpt_format dst_format, void *to, void *flipped,
-                                                mpt_format src_format, const void *src, size_t rows,
-                                                size_t cols, const float *scale, float *amax, int bad)
+MPTI_NOINLINE static mpt_status mpti_fp8_encode(mpti_fp8_work *w, float *amax, int bad)
 {
-    mpti_fp8_work w;
-    size_t        parts;
-    if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
+    size_t parts;
+    if (!mpti_is_fp8(w->to_format) || !mpti_is_train_format(w->from_format))
         return MPT_E_UNSUPPORTED;
     if (bad)
         return MPT_E_ARG;
-    w.from = src, w.to = (unsigned char *)to, w.flipped = (unsigned char *)flipped;
-    w.rows = rows, w.cols = cols, w.to_format = dst_format, w.from_format = src_format;
-    w.scale = scale ? *scale : 1.0f;
-    parts = MPTI_IN_PARTS(flipped ? rows : cols,
-                          flipped ? (cols < MPTI_FP8_ROWS ? MPTI_FP8_ROWS : MPTI_FP8_SQUARE)
-                                  : mpti_part_least(MPTI_FAST_PART, to, 1, src,
-                                                    (ptrdiff_t)mpti_format_bytes(src_format), cols),
-                          mpti_fp8_range, &w);
+    parts = MPTI_IN_PARTS(w->flipped ? w->rows : w->cols,
+                          w->flipped ? (w->cols < MPTI_FP8_ROWS ? MPTI_FP8_ROWS : MPTI_FP8_SQUARE)
+                                     : mpti_part_least(MPTI_FAST_PART, w->to, 1, w->from,
+                                                       (ptrdiff_t)mpti_format_bytes(w->from_format), w->cols),
+                          mpti_fp8_range, w);
     while (parts--)
-        if (amax && w.most[parts] > mpti_f32_bits(*amax))
-            *amax = mpti_f32_make(w.most[parts]);
+        if (amax && w->most[parts] > mpti_f32_bits(*amax))
+            *amax = mpti_f32_make(w->most[parts]);
     return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
                                     size_t n, const float *scale, float *amax)
 {
-    return mpti_fp8_encode(dst_format, dst, NULL, src_format, src, 1, n, scale, amax,
+    mpti_fp8_work w = {src, (unsigned char *)dst, NULL, 1, n, dst_format, src_format,
+                       scale ? *scale : 1.0f, {0u}};
+    return mpti_fp8_encode(&w, amax,
                            (n && !dst && !amax) || mpti_no_array(src, n, sizeof(float)) ||
                            (dst != src && mpti_meet(dst, n, src, n * mpti_format_bytes(src_format))));
 }
@@ -5394,11 +5390,13 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
                                             mpt_format src_format, const void *src, size_t rows, size_t cols,
                                             const float *scale, float *amax)
 {
-    const size_t n = rows * cols, bytes = n * mpti_format_bytes(src_format);
-    const int    bad = (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 8u / cols) ||
-                    mpti_some_meet(dst, n, transposed, n, src, bytes);
-    return mpti_fp8_encode(dst_format, dst, transposed, src_format, src, n ? rows : 0, cols, scale, amax,
-                           bad);
+    const size_t  n = rows * cols, bytes = n * mpti_format_bytes(src_format);
+    mpti_fp8_work w = {src, (unsigned char *)dst, (unsigned char *)transposed, n ? rows : 0, cols,
+                       dst_format, src_format, scale ? *scale : 1.0f, {0u}};
+    return mpti_fp8_encode(&w, amax,
+                           (rows && cols && (!transposed || !src)) ||
+                           (cols && rows > ~(size_t)0 / 8u / cols) ||
+                           mpti_some_meet(dst, n, transposed, n, src, bytes));
 }
 #endif /* MPT_NO_FP8 */
 
@@ -5413,8 +5411,8 @@ typedef enum mpti_walk_mode {
 typedef struct mpti_walk {
     mpti_walk_mode mode;
     unsigned char *to;              /* SAVE */
-    const unsigned char *from;      /* VERIFY, LOAD */
-    mpti_span      buffer;          /* SIZE: memory that no field may overlap */
+    const unsigned char *from;      /* VERIFY, LOAD; SIZE: NULL, or `bytes` bytes that no field may overlap */
+    size_t         bytes;
     size_t         at, end, tensor; /* tensor: the one that it is at; -1 before the first */
     uint64_t       version;
     int            failed;
@@ -5450,10 +5448,8 @@ MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count
     w->failed = w->failed || count > (w->end - w->at) / width;
     if (w->failed || !count)
         return;
-    if (w->mode == MPTI_WALK_SIZE) {
-        const mpti_span field = mpti_span_of(data, count * width, 0);
-        w->failed = mpti_spans_meet(&field, &w->buffer);
-    }
+    if (w->mode == MPTI_WALK_SIZE)
+        w->failed = mpti_meet(data, count * width, w->from, w->bytes);
     if (w->mode == MPTI_WALK_SAVE)
         mpti_copy_words(w->to + w->at, data, count, width);
     if (data && w->mode >= MPTI_WALK_VERIFY)
@@ -5635,7 +5631,8 @@ static mpt_status mpti_state_measure(const mpt_state *s, const void *buffer, siz
     memset(&w, 0, sizeof w);
     w.mode = MPTI_WALK_SIZE;
     w.end = (size_t)-1 / 2u - 8u;
-    w.buffer = mpti_span_of(buffer, bytes, 0);
+    w.from = bytes ? (const unsigned char *)buffer : NULL;
+    w.bytes = bytes;
     w.judge = judge;
     mpti_walk_state(&w, s);
     if (w.failed)
