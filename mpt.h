@@ -2094,11 +2094,10 @@ MPT_HD float mpti_neg(float a) { return -a; }
 MPT_HD int mpti_f64_is_zero(double a) { return !(mpti_f64_bits(a) << 1); }
 MPT_HD int mpti_is_nonzero(float a) { return (mpti_f32_bits(a) & 0x7fffffffu) != 0u; }
 
-/* The tree by which every sum of squares is added. Element i of a chunk adds to lane i mod MPTI_LANES, in
- * order of i; the lanes of a chunk are added in adjacent pairs; the sum of chunk c of the list adds to slot
- * c mod MPTI_SLOTS, in order of c; the slots are added in adjacent pairs. So threads, vector width and grid
- * size cannot change the result. On the GPU a block is 256 threads of 8 lanes each. All sums are double, but
- * in the check the lanes and the sums of 8 adjacent lanes are float: most GPUs have very few double units. */
+/* The tree of every sum of squares, which threads, vector width and grid size cannot change. Element i of a
+ * chunk adds to lane i mod MPTI_LANES, in order of i; then lanes are added in adjacent pairs. Chunk c of a
+ * list adds to slot c mod MPTI_SLOTS, in order of c; then slots, likewise. On the GPU a block is 256 threads
+ * of 8 lanes. All is double, but a check's lanes and sums of 8 lanes: most GPUs have few double units. */
 #define MPTI_LANES 2048
 #define MPTI_CHUNK 16384
 #define MPTI_SLOTS 256
