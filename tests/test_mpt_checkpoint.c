@@ -593,6 +593,7 @@ TEST(bad_arguments)
     bad.counters = (uint64_t *)(void *)(buffer + (bytes / 16u) * 8u);       /* counters inside the buffer */
     CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_E_ARG);
     CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_load(&bad, bad.counters, 0), MPT_E_DATA);          /* no bytes are in nothing */
     bad.counters = (uint64_t *)(void *)buffer;      /* only the last bytes of the counters */
     CHECK_EQ_I(mpt_state_save(&bad, buffer + 12, bytes), MPT_E_ARG);
     bad = s;

@@ -1392,6 +1392,10 @@ TEST(adafactor_refuses)
     CHECK(!memcmp(&lb.a, &la.a, sizeof la.a));
     CHECK_EQ_I(mpt_memory_report(&la.t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &memory), MPT_OK);
     CHECK_EQ_U(memory.v, (60 / 12 + 12) * 4);
+    la.t.moments = MPT_MOMENTS_BF16;                /* means stay FP32 */
+    CHECK_EQ_I(mpt_memory_report(&la.t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &memory), MPT_OK);
+    CHECK_EQ_U(memory.v, (60 / 12 + 12) * 4);
+    la.t.moments = MPT_MOMENTS_F32;
     la.t.columns = 7;
     CHECK_EQ_I(mpt_memory_report(&la.t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &memory), MPT_E_ARG);
     la.t.columns = 0;
@@ -1623,7 +1627,13 @@ TEST(weights_do_not_come_from_themselves)
         if (la.t.master)
             REFUSED(mpt_weights_set(&la.t, la.t.master + 9), MPT_E_ARG);
         CHECK_EQ_I(mpt_weights_get(&la.t, la.a.grad), MPT_OK);
+        la.t.whole = la.t.n;            /* sums of a part are no weights */
+        la.t.sums = (double *)(void *)la.a.v;
+        CHECK_EQ_I(mpt_weights_get(&la.t, la.a.v), MPT_OK);
     }
+    layer_make(&la, 10, MPT_STORE_MASTER, MPT_F32, MPT_F32, MPT_MOMENTS_F32);
+    la.t.param = NULL;                  /* not the array, which is missing, too */
+    REFUSED(mpt_weights_set(&la.t, NULL), MPT_E_ARG);
 }
 
 /* SGD without momentum neither reads nor writes m: a signaling NaN in bf16 would come back quiet. */
