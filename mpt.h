@@ -4736,29 +4736,27 @@ MPTI_TILE_LOOP(MPTI_TWICE, mpti_lamb_tile, MPTI_TILE_PARAMETERS, (g, w, m, v, k)
                const mpti_adamw_k c = *(const mpti_adamw_k *)k,
                mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c))
 
-/* The directions, in place of the roots of v. */
-MPTI_TILE_LOOP(MPTI_TWICE, mpti_lamb_direction,
-               (float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w, const float *MPTI_RESTRICT m,
-                const mpti_adamw_k *k), (r, w, m, k), const mpti_adamw_k c = *k,
-               r[i] = mpti_adamw_direction_1(w[i], m[i], r[i], &c))
+MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w,
+                                          const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT v,
+                                          const mpti_adamw_k *k, mpti_roots_fn *roots)
+{
+    const mpti_adamw_k c = *k;
+    float              root[MPTI_STRIP];
+    size_t             at, i;
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        roots(root, v + at);
+        for (i = 0; i < MPTI_STRIP; i++)
+            r[at + i] = mpti_adamw_direction_1(w[at + i], m[at + i], root[i], &c);
+    }
+}
 
 MPTI_TILE_LOOP(MPTI_TWICE, mpti_along, (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor),
                (w, r, factor), (void)0, w[i] = mpti_fma(factor, r[i], w[i]))
 
 MPTI_TWICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_ROOTED(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, g, w, m, v, k)
-/* The roots of a tile, of `least` where v is below it. */
-MPTI_INLINE void mpti_root_loop(float *MPTI_RESTRICT root, const float *MPTI_RESTRICT v, float least,
-                                mpti_roots_fn *roots)
-{
-    size_t at, i;
-    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
-        for (i = 0; i < MPTI_STRIP; i++)
-            root[at + i] = mpti_at_least(v[at + i], least);
-        roots(root + at, root + at);
-    }
-}
-MPTI_ROOTED(mpti_root_tile, mpti_root_loop, (float *root, const float *v, float least), root, v, least)
+MPTI_ROOTED(mpti_lamb_direction, mpti_lamb_direction_loop,
+            (float *r, const float *w, const float *m, const float *v, const mpti_adamw_k *k), r, w, m, v, k)
 
 /* ---- passes over a tensor ---- */
 
@@ -4953,8 +4951,7 @@ static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
     mpti_along_turn *const turn = (mpti_along_turn *)k;
     float                  r[MPTI_TILE] MPTI_ALIGNED;
     (void)g;
-    mpti_root_tile(r, v, 0.0f);
-    mpti_lamb_direction(r, w, m, (const mpti_adamw_k *)turn->k);
+    mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
     if (turn->pass.writes)
         mpti_along(w, r, turn->factor);
     else
@@ -4984,10 +4981,23 @@ MPTI_TILE_LOOP(MPTI_TWICE, mpti_adafactor_v_tile, MPTI_TILE_PARAMETERS, (g, w, m
                    v[i] = mpti_fma(c.fresh, mpti_fma(u, u, mpti_neg(v[i])), v[i]);
                })
 
-/* The direction, gradients over the roots of their second moments, in place of these roots. */
-MPTI_TILE_LOOP(MPTI_TWICE, mpti_over_roots,
-               (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor), (u, g, factor),
-               (void)0, u[i] = mpti_div(mpti_mul(g[i], factor), u[i]))
+/* The direction: gradients over the roots of their second moments. */
+MPTI_INLINE void mpti_over_roots_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g,
+                                      const float *MPTI_RESTRICT v, const mpti_adafactor_k *k,
+                                      mpti_roots_fn *roots)
+{
+    float  moments[MPTI_STRIP], root[MPTI_STRIP];
+    size_t at, i;
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        for (i = 0; i < MPTI_STRIP; i++)
+            moments[i] = mpti_at_least(v[at + i], k->least);
+        roots(root, moments);
+        for (i = 0; i < MPTI_STRIP; i++)
+            u[at + i] = mpti_div(mpti_mul(g[at + i], k->rates.factor), root[i]);
+    }
+}
+MPTI_ROOTED(mpti_over_roots, mpti_over_roots_loop,
+            (float *u, const float *g, const float *v, const mpti_adafactor_k *k), u, g, v, k)
 
 /* The update, with weight decay, in place of the direction. mpti_along adds it to the weights: in one loop
  * -ffast-math would add the decay last, with a rounding of its own. */
@@ -5074,8 +5084,7 @@ static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
     (void)m;
     if (turn->t->columns)
         mpti_factors_tile(means, turn);
-    mpti_root_tile(u, turn->t->columns ? means : v, c->least);
-    mpti_over_roots(u, g, c->rates.factor);
+    mpti_over_roots(u, g, turn->t->columns ? means : v, c);
     if (!turn->pass.writes) {
         mpti_norms_add(turn, w, u);
         return;
