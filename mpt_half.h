@@ -2286,23 +2286,24 @@ enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };
 MPTI_PORTABLE(MPTI_NOINLINE, mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_encode)
 MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_decode)
 
-/* The same for a formula of in[i] that compiles without branches: copies in local arrays let compilers
- * vectorize. By `copies` (MPTI_TWICE, or MPTI_ONCE); the statement `first` may fill random[i]. If code_bits
+/* The same for a formula of `in` that compiles without branches: results in a local array let compilers
+ * vectorize. By `copies` (MPTI_TWICE, or MPTI_ONCE); `before` and `after` are statements for a group. If code_bits
  * is wider than to_bits, a second loop narrows: with two sizes in one, each of many steps is repeated. */
-#define MPTI_PORTABLE_GROUPS(copies, name, to_bits, code_bits, from_bits, first, formula)           \
+#define MPTI_PORTABLE_GROUPS(copies, name, to_bits, code_bits, from_bits, before, formula, after)   \
     MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
-        from_bits in[MPTI_GROUP];                                                                   \
         code_bits code[MPTI_GROUP];                                                                 \
         to_bits   out[MPTI_GROUP];                                                                  \
-        uint32_t  random[MPTI_GROUP];                                                               \
-        (void)b, (void)c, (void)how, (void)random;                                                  \
-        for (; groups; groups--, to += sizeof out, a += sizeof in) {                                \
-            int i;                                                                                  \
-            memcpy(in, a, sizeof in);                                                               \
-            first;                                                                                  \
-            for (i = 0; i < MPTI_GROUP; i++)                                                        \
+        (void)b, (void)c, (void)how;                                                                \
+        for (; groups; groups--, to += sizeof out, a += MPTI_GROUP * sizeof(from_bits)) {           \
+            size_t i;                                                                               \
+            before;                                                                                 \
+            for (i = 0; i < MPTI_GROUP; i++) {                                                      \
+                from_bits in;                                                                       \
+                memcpy(&in, a + i * sizeof in, sizeof in);                                          \
                 code[i] = formula;                                                                  \
+            }                                                                                       \
+            after;                                                                                  \
             for (i = 0; i < MPTI_GROUP; i++)                                                        \
                 out[i] = (to_bits)code[i];                                                          \
             memcpy(to, sizeof *out == sizeof *code ? (void *)code : (void *)out, sizeof out);       \
@@ -3449,17 +3450,17 @@ MPTI_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t
 #define MPTI_PAIR(dst_format, src_format) ((int)(dst_format) * (int)MPT_FORMAT_COUNT + (int)(src_format))
 
 MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_f32_from_bf16, uint32_t, uint32_t, uint16_t, (void)0,
-                     mpti_bf16_decode(in[i]))
+                     mpti_bf16_decode(in), (void)0)
 MPTI_PORTABLE(inline, mpti_f32_from_e4m3, uint32_t, uint8_t, mpti_e4m3_decode)
 MPTI_PORTABLE(inline, mpti_f32_from_e5m2, uint32_t, uint8_t, mpti_e5m2_decode)
 MPTI_PORTABLE(inline, mpti_f32_from_f64_n, uint32_t, uint64_t, mpti_f32_from_f64)
 MPTI_PORTABLE(inline, mpti_f32_odd_from_f64_n, uint32_t, uint64_t, mpti_f32_odd_from_f64)
 MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_bf16_from_f32, uint16_t, uint16_t, uint32_t, (void)0,
-                     mpti_bf16_encode(in[i]))
+                     mpti_bf16_encode(in), (void)0)
 MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_e4m3_from_f32, uint8_t, uint32_t, uint32_t, (void)0,
-                     mpti_fp8_code(in[i], 0, (how & MPTI_SATURATE) != 0))
+                     mpti_fp8_code(in, 0, (how & MPTI_SATURATE) != 0), (void)0)
 MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_e5m2_from_f32, uint8_t, uint32_t, uint32_t, (void)0,
-                     mpti_fp8_code(in[i], 1, (how & MPTI_SATURATE) != 0))
+                     mpti_fp8_code(in, 1, (how & MPTI_SATURATE) != 0), (void)0)
 MPTI_PORTABLE(inline, mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen)
 MPTI_PORTABLE(inline, mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64)
 
@@ -3931,11 +3932,11 @@ MPTI_INLINE void mpti_random_of_group(uint32_t *random, const unsigned char *wor
 
 /* Kernels for stochastic rounding: `a` points to the floats, `b` to their Philox words. */
 MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_f16_stochastic_n, uint16_t, uint32_t, uint32_t,
-                     (mpti_random_of_group(random, b), b += sizeof random / 2u),
-                     mpti_f16_stochastic(in[i], random[i]))
+                     uint32_t random[MPTI_GROUP]; mpti_random_of_group(random, b); b += sizeof random / 2u,
+                     mpti_f16_stochastic(in, random[i]), (void)0)
 MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_bf16_stochastic_n, uint16_t, uint32_t, uint32_t,
-                     (mpti_random_of_group(random, b), b += sizeof random / 2u),
-                     mpti_bf16_stochastic(in[i], random[i]))
+                     uint32_t random[MPTI_GROUP]; mpti_random_of_group(random, b); b += sizeof random / 2u,
+                     mpti_bf16_stochastic(in, random[i]), (void)0)
 
 #if MPTI_X86
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_xor_512, mpti_v16, MPTI_OF_3("vpxord"))
@@ -4366,16 +4367,17 @@ static int mpti_seek_look(const mpti_seeking *c, uint64_t code)
     return c->o || !mpti_drops(a, 52 - c->f->mantissa_bits);
 }
 
-/* Are all floats of a tile at most f's largest? A tenth of a look at each. Inline, gcc would warn. */
-MPTI_NOINLINE static int mpti_tile_fits(const mpt_format_info *f, const unsigned char *from)
+/* Does any of n floats reach the pattern `limit` in magnitude? A tenth of a look at each. As signed numbers,
+ * which SSE2 compares in one instruction. */
+MPTI_INLINE int mpti_any_reaches(uint32_t limit, const unsigned char *from, size_t n)
 {
-    const int32_t most = (int32_t)mpti_float_of(mpti_f64_bits(f->max_finite));
-    int32_t       u[MPTI_TILE], beyond = 0;
-    int           i;
-    memcpy(u, from, sizeof u);
-    for (i = 0; i < MPTI_TILE; i++)
-        beyond |= (u[i] & 0x7fffffff) > most;
-    return !beyond;
+    int32_t in, any = 0;
+    size_t  i;
+    for (i = 0; i < n; i++) {
+        memcpy(&in, from + 4u * i, 4u);
+        any |= (in & 0x7fffffff) >= (int32_t)limit;
+    }
+    return any;
 }
 
 static void mpti_seek_range(void *context, size_t part, size_t begin, size_t end)
@@ -4383,12 +4385,13 @@ static void mpti_seek_range(void *context, size_t part, size_t begin, size_t end
     mpti_seeking *const c = (mpti_seeking *)context;
     mpti_words          words = mpti_no_words;
     mpt_opts            at = *(c->o ? c->o : &mpti_plain_opts);
+    const uint32_t      over = mpti_float_of(mpti_f64_bits(c->f->max_finite)) + 1u;
     size_t              i, found = 0, first = 0;
     for (i = begin; i < end; i++) {
         const uint64_t code = mpti_load_code(c->from + (ptrdiff_t)i * c->s.stride, c->s.info->bytes);
         int            ok = mpti_seek_look(c, code);
         if (ok > 0 && c->o && c->s.format == MPT_F32 && (i - begin) % MPTI_TILE == 0 &&
-            end - i >= MPTI_TILE && mpti_tile_fits(c->f, c->from + 4u * i)) {
+            end - i >= MPTI_TILE && !mpti_any_reaches(over, c->from + 4u * i, MPTI_TILE)) {
             i += MPTI_TILE - 1u;
             continue;
         }
@@ -4515,35 +4518,23 @@ MPTI_NOINLINE static uint64_t mpti_quantize_slow(const mpt_format_info *wide, co
 }
 
 /* Correct the results of a group for patterns from the limit on, which are rare. */
-static void mpti_quantize_specials(uint32_t *out, const uint32_t *in, const mpti_quantizer *q)
+static void mpti_quantize_specials(uint32_t *out, const unsigned char *from, const unsigned char *b)
 {
+    const mpti_quantizer  *q = (const mpti_quantizer *)(const void *)b;
     const mpt_format_info *f32 = mpt_format_get(MPT_F32);
     int                    i;
-    for (i = 0; i < MPTI_GROUP; i++)
-        if ((in[i] & 0x7fffffffu) >= q->limit)
-            out[i] = mpti_float_of(mpti_quantize_slow(f32, q->info, in[i], &mpti_plain_opts));
+    for (i = 0; i < MPTI_GROUP; i++, from += 4) {
+        const uint32_t in = (uint32_t)mpti_load_code(from, 4);
+        if ((in & 0x7fffffffu) >= q->limit)
+            out[i] = mpti_float_of(mpti_quantize_slow(f32, q->info, in, &mpti_plain_opts));
+    }
 }
 
 /* A kernel: `a` points to the floats, `b` to the mpti_quantizer. */
-MPTI_INLINE void mpti_quantize_loop MPTI_KERNEL_PARAMETERS
-{
-    const mpti_quantizer q = *(const mpti_quantizer *)(const void *)b;
-    uint32_t             in[MPTI_GROUP], out[MPTI_GROUP];
-    (void)c, (void)how;
-    for (; groups; groups--, to += sizeof out, a += sizeof in) {
-        uint32_t any = 0u;
-        int      i;
-        memcpy(in, a, sizeof in);
-        for (i = 0; i < MPTI_GROUP; i++) {
-            out[i] = mpti_quantize_f32(in[i], &q);
-            any |= (uint32_t)((in[i] & 0x7fffffffu) >= q.limit);
-        }
-        if (any)
-            mpti_quantize_specials(out, in, &q);
-        memcpy(to, out, sizeof out);
-    }
-}
-MPTI_TWICE(mpti_quantize_n, mpti_quantize_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
+MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_quantize_n, uint32_t, uint32_t, uint32_t,
+                     const mpti_quantizer q = *(const mpti_quantizer *)(const void *)b,
+                     mpti_quantize_f32(in, &q),
+                     if (mpti_any_reaches(q.limit, a, MPTI_GROUP)) mpti_quantize_specials(code, a, b))
 
 #if MPTI_X86
 MPTI_KERNEL_512(mpti_quantize_f16_512, 16, 4, 4,
@@ -4592,7 +4583,7 @@ MPTI_AVX512_TARGET static void mpti_quantize_512 MPTI_KERNEL_PARAMETERS
 
 /* For a format that has all floats: only a NaN can change, it becomes quiet. */
 MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_quiet_n, uint32_t, uint32_t, uint32_t, (void)0,
-                     in[i] | (uint32_t)((in[i] & 0x7fffffffu) > 0x7f800000u) << 22)
+                     in | (uint32_t)((in & 0x7fffffffu) > 0x7f800000u) << 22, (void)0)
 
 /* Quantize one by one; or, to a format of the table, by converting there and back; or, by the kernel `fast`,
  * doubles as floats, rounded to odd (to nearest for f32). */
