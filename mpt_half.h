@@ -2433,18 +2433,20 @@ MPTI_IN_512 mpti_v16 mpti_bf16_16_512(const unsigned char *p)
 
 MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_bf16_in_512, mpti_bf16_16_512, 32)
 
-/* 16 codes of E4M3 (if e4m3 is 1) or E5M2 as floats. An E5M2 code is the upper byte of an f16 code. Without
- * its sign, an E4M3 code is the upper bits of the f16 code of x / 2^8. Its NaN becomes f16's. */
-MPTI_IN_512 mpti_v16 mpti_fp8_16_512(const unsigned char *p, int e4m3)
-{
-    mpti_w16 w;
-    __asm__("vpmovsxbw {%1, %0|%0, %1}" : "=v"(w) : "m"(*(const mpti_b16_any *)(const void *)p));
-    if (!e4m3)
-        return mpti_floats_512(w << 8);
-    w = w << 7 & 0xbfffu;
-    w ^= (mpti_w16)((w & 0x7fffu) == 0x3f80u) & (0x3f80u ^ 0x7e00u);
-    return mpti_mul_cut_512(mpti_floats_512(w), mpti_all_512((127u + 8u) << 23));
-}
+/* A vector of codes of E4M3 (if e4m3 is 1) or E5M2 as floats. An E5M2 code is the upper byte of an f16 code.
+ * Without its sign, an E4M3 code is the upper bits of the f16 code of x / 2^8. Its NaN becomes f16's. */
+#define MPTI_FP8_LANES(place, V, W, name, any, bits, mul)                                                \
+    place V name(const unsigned char *p, int e4m3)                                                       \
+    {                                                                                                    \
+        W w;                                                                                             \
+        __asm__(MPTI_OF_2("vpmovsxbw") : "=v"(w) : "m"(*(const any *)(const void *)p));                  \
+        if (!e4m3)                                                                                       \
+            return mpti_floats_##bits(w << 8);                                                           \
+        w = w << 7 & 0xbfffu;                                                                            \
+        w ^= (W)((w & 0x7fffu) == 0x3f80u) & (0x3f80u ^ 0x7e00u);                                        \
+        return mul(mpti_floats_##bits(w), mpti_all_##bits((127u + 8u) << 23));                           \
+    }
+MPTI_FP8_LANES(MPTI_IN_512, mpti_v16, mpti_w16, mpti_fp8_16_512, mpti_b16_any, 512, mpti_mul_cut_512)
 
 /* Eight doubles to floats that round to f16 correctly: a sticky bit in float's last place stands for all bits
  * below it, then the conversion truncates. Subnormal floats may lose the bit, but are 0 in f16 anyway. */
@@ -2634,6 +2636,7 @@ MPTI_IN_256 mpti_v8 mpti_all_256(uint32_t x)
 }
 MPTI_IN_256 mpti_v8 mpti_load_256(const void *p) { return *(const mpti_v8_any *)p; }
 MPTI_PUT(MPTI_IN_256, mpti_put_256, mpti_v8, mpti_v8_any)
+MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_floats_256, mpti_w8, MPTI_OF_2("vcvtph2ps"))
 MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_halves_256, mpti_v8, "vcvtps2ph {$0, %1, %0|%0, %1, 0}")
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
@@ -2680,18 +2683,7 @@ MPTI_IN_256 mpti_v8 mpti_bf16_quiet_8_256(const unsigned char *p)
     return u | (mpti_nan_256(u) & 0x400000u);
 }
 
-/* Eight codes as floats, by the method of mpti_fp8_16_512. */
-MPTI_IN_256 mpti_v8 mpti_fp8_8_256(const unsigned char *p, unsigned e4m3)
-{
-    mpti_w8 w;
-    mpti_v8 r;
-    __asm__("vpmovsxbw {%1, %0|%0, %1}" : "=x"(w) : "m"(*(const mpti_b8_any *)(const void *)p));
-    w <<= 8 - e4m3;
-    if (e4m3)
-        w = (w & 0xbfffu) ^ ((mpti_w8)((w & 0x3fffu) == 0x3f80u) & (0x3f80u ^ 0x7e00u));
-    __asm__("vcvtph2ps {%1, %0|%0, %1}" : "=x"(r) : "x"(w));
-    return mpti_mul_ps_256(r, mpti_all_256((127u + 8u * e4m3) << 23));
-}
+MPTI_FP8_LANES(MPTI_IN_256, mpti_v8, mpti_w8, mpti_fp8_8_256, mpti_b8_any, 256, mpti_mul_ps_256)
 
 /* These two round and flush as the control register says. */
 MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_f64_4_256, mpti_v8, "vcvtpd2ps{y %1, %0| %0, %1}")
