@@ -2287,8 +2287,8 @@ MPTI_PORTABLE(MPTI_NOINLINE, mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_enc
 MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_decode)
 
 /* The same for a formula of `in` that compiles without branches: results in a local array let compilers
- * vectorize. By `copies` (MPTI_TWICE, or MPTI_ONCE); `before` and `after` are statements for a group. If code_bits
- * is wider than to_bits, a second loop narrows: with two sizes in one, each of many steps is repeated. */
+ * vectorize. By `copies` (MPTI_TWICE, or MPTI_ONCE); `before` and `after` are statements for a group. If
+ * code_bits is wider than to_bits, a second loop narrows: with two sizes in one, many steps are repeated. */
 #define MPTI_PORTABLE_GROUPS(copies, name, to_bits, code_bits, from_bits, before, formula, after)   \
     MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
@@ -4094,8 +4094,8 @@ MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_bf16_stochast
 #endif
 
 /* Round floats to f16, or bf16 (`brain`), with the random words of elements from o->first_element on, tile by
- * tile: memory works while words are computed. Elements that fill no group, or share a counter with earlier
- * ones, go through copies. The first tile ends where the next ones begin at a cache line, if it can. */
+ * tile: memory works while words are computed. Elements that share a counter with earlier ones go one by one.
+ * The first tile ends where the next ones begin at a cache line, if it can. */
 typedef struct mpti_stochastic_job {
     int                  brain, around;
     unsigned char       *to;
@@ -4105,58 +4105,51 @@ typedef struct mpti_stochastic_job {
 
 static void mpti_stochastic_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t n)
 {
-    const mpti_stochastic_job j = *(const mpti_stochastic_job *)context;
+    const mpti_stochastic_job c = *(const mpti_stochastic_job *)context;
+    const uint64_t            first = c.o->first_element;
+    const int                 path = mpti_path(), vectors = path >= MPTI_PATH_AVX512;
+    const size_t              few = n - begin < (vectors ? 8u : 32u) ? n : 0u;  /* a tile costs more */
     mpti_philox_keys          key;
-    mpti_kernel              *kernel = j.brain ? mpti_bf16_stochastic_n : mpti_f16_stochastic_n;
-    uint32_t                  words[MPTI_TILE / 2] MPTI_ALIGNED, in[MPTI_GROUP];
-    uint16_t                  out[MPTI_GROUP];
-    size_t                    i, count, whole, past, skip;
-    int                       how = 0, vectors = 0;
+    mpti_kernel              *kernel = c.brain ? mpti_bf16_stochastic_n : mpti_f16_stochastic_n;
+    mpti_words                one = mpti_no_words;
+    uint32_t                  words[MPTI_TILE / 2] MPTI_ALIGNED;
+    size_t                    i, count, whole;
+    int                       how;
 #if MPTI_X86
-    vectors = mpti_path() >= MPTI_PATH_AVX512;
     if (vectors)
-        kernel = j.brain ? mpti_bf16_stochastic_512 : mpti_f16_stochastic_512;
-    else if (j.brain && mpti_path() >= MPTI_PATH_AVX2)
+        kernel = c.brain ? mpti_bf16_stochastic_512 : mpti_f16_stochastic_512;
+    else if (c.brain && path >= MPTI_PATH_AVX2)
         kernel = mpti_bf16_stochastic_256;
 #endif
-    if (n - begin < (vectors ? 8u : 32u)) {
-        mpti_words few = mpti_no_words;         /* a whole tile of words costs more */
-        for (i = begin; i < n; i++) {
-            const uint32_t u = (uint32_t)mpti_load_code(j.from + 4u * i, 4);
-            const uint32_t random = mpti_word_at(&few, j.o, j.o->first_element + i);
-            mpti_store_code(j.to + 2u * i, 2,
-                            j.brain ? mpti_bf16_stochastic(u, random) : mpti_f16_stochastic(u, random));
-        }
-        return;
+    for (i = begin; i < n && (i < few || (first + i) % 8u); i++) {
+        const uint32_t u = (uint32_t)mpti_load_code(c.from + 4u * i, 4);
+        const uint32_t random = mpti_word_at(&one, c.o, first + i);
+        mpti_store_code(c.to + 2u * i, 2,
+                        c.brain ? mpti_bf16_stochastic(u, random) : mpti_f16_stochastic(u, random));
     }
-    key = mpti_philox_schedule(j.o->seed, j.o->stream, j.o->step);
-    for (i = begin; i < n; i += count) {
-        const uint64_t             element = j.o->first_element + i, block = element / 8u;
-        unsigned char *const       to = j.to + 2u * i;
-        const unsigned char *const from = j.from + 4u * i;
-        skip = (size_t)(element % 8u), past = (uintptr_t)to % 64u;
-        count = skip ? MPTI_GROUP - skip : past % 16u ? MPTI_TILE : MPTI_TILE - past / 2u;
+    key = mpti_philox_schedule(c.o->seed, c.o->stream, c.o->step);
+    for (; i < n; i += count) {
+        const uint64_t block = (first + i) / 8u;
+        const size_t   past = (uintptr_t)(c.to + 2u * i) % 64u;
+        mpti_job       j = mpti_job_of(kernel, c.to + 2u * i, 2, c.from + 4u * i, 4, 0);
+        count = past % 16u ? MPTI_TILE : MPTI_TILE - past / 2u;
         count = n - i < count ? n - i : count;
-        whole = skip ? 0u : count - count % MPTI_GROUP;
+        whole = count - count % MPTI_GROUP;
 #if MPTI_X86
-        if (mpti_path() >= MPTI_PATH_AVX2)
-            (vectors ? mpti_random_512 : mpti_random_256)(words, block, skip + count, &key);
+        if (path >= MPTI_PATH_AVX2)
+            (vectors ? mpti_random_512 : mpti_random_256)(words, block, count, &key);
         else
 #endif
             mpti_random_portable(words, block, &key);
-        if (vectors && j.around)        /* non-temporal stores: whole lines only */
-            how = past ? MPTI_AHEAD : MPTI_AROUND;
-        kernel(to, from, (const unsigned char *)words, NULL, whole / MPTI_GROUP, how);
-        if (whole < count) {
-            memset(in, 0, sizeof in);
-            memcpy(in + skip, from + 4u * whole, 4u * (count - whole));
-            kernel((unsigned char *)out, (const unsigned char *)in,
-                   (const unsigned char *)(words + whole / 2u), NULL, 1, 0);
-            memcpy(to + 2u * whole, out + skip, 2u * (count - whole));
-        }
+        j.from[1] = (const unsigned char *)words;
+        how = !vectors || !c.around ? 0 : past ? MPTI_AHEAD : MPTI_AROUND;      /* whole lines only */
+        mpti_run_groups(&j, 0, whole / MPTI_GROUP, how);
+        j.from[1] += 2u * whole;
+        if (whole < count)
+            mpti_run_few(&j, whole, count - whole);
     }
 #if MPTI_X86
-    if (vectors && j.around)
+    if (vectors && c.around)
         __asm__ volatile("sfence" : : : "memory");
 #endif
 }
