@@ -3911,15 +3911,12 @@ static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_phi
 /* Turn the words of a group into one random word per element, the same as from mpt_philox. */
 MPTI_INLINE void mpti_random_of_group(uint32_t *random, const unsigned char *words)
 {
-    uint32_t swapped[MPTI_GROUP / 2];
-    int      i;
-    memcpy(swapped, words, sizeof swapped);
-    for (i = 0; i < MPTI_GROUP / 2; i++)
-        swapped[i] = mpti_swap_halves(swapped[i]);
-    for (i = 0; i < MPTI_GROUP; i += 8) {       /* a loop over elements is not vectorized */
-        memcpy(random + i, words + 2 * i, 16);
-        memcpy(random + i + 4, swapped + i / 2, 16);
-    }
+    int i, k;
+    for (i = 0; i < MPTI_GROUP; i += 8, random += 8, words += 16)
+        for (k = 0; k < 4; k++) {
+            memcpy(random + k, words + 4 * k, 4);
+            random[k + 4] = mpti_swap_halves(random[k]);
+        }
 }
 
 /* Kernels for stochastic rounding: `a` points to the floats, `b` to their Philox words. */
