@@ -886,13 +886,7 @@ MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n,
 
 #define MPTI_ONE ((uint64_t)1)
 
-/* Reinterpret the bits of a floating-point number as an integer (its bit pattern), and back. */
-#ifdef __CUDA_ARCH__
-MPT_HD uint32_t mpti_f32_bits(float x) { return __float_as_uint(x); }
-MPT_HD float mpti_f32_make(uint32_t u) { return __uint_as_float(u); }
-MPT_HD uint64_t mpti_f64_bits(double x) { return (uint64_t)__double_as_longlong(x); }
-MPT_HD double mpti_f64_make(uint64_t u) { return __longlong_as_double((long long)u); }
-#else
+/* Reinterpret the bits of a floating-point number as an integer (its bit pattern), and back: no instruction. */
 #define MPTI_SAME_BITS(To, name, From)                                                               \
     MPT_HD To name(From x)                                                                           \
     {                                                                                                \
@@ -904,7 +898,6 @@ MPTI_SAME_BITS(uint32_t, mpti_f32_bits, float)
 MPTI_SAME_BITS(float, mpti_f32_make, uint32_t)
 MPTI_SAME_BITS(uint64_t, mpti_f64_bits, double)
 MPTI_SAME_BITS(double, mpti_f64_make, uint64_t)
-#endif
 
 /* These tests look at the bits, because isnan() and isinf() fold to false under -ffast-math. */
 MPT_HD int mpti_f32_is_finite(float x) { return (mpti_f32_bits(x) & 0x7f800000u) != 0x7f800000u; }
