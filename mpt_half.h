@@ -4183,14 +4183,14 @@ static void mpti_copy_range(void *context, MPTI_UNUSED size_t part, size_t begin
  * option has an effect, and only INEXACT can be raised, which is done here. */
 static int mpti_tile_is_normal(const mpt_format_info *f, const uint64_t *tile, unsigned *raised)
 {
+    const unsigned char *from = (const unsigned char *)tile;
     const uint32_t least = mpti_float_of(mpti_f64_bits(f->min_normal));
     const uint32_t span = mpti_float_of(mpti_f64_bits(f->max_finite)) - least;
-    uint32_t       u[MPTI_TILE], bits = 0u, beyond = 0u;
+    uint32_t       a, bits = 0u, beyond = 0u;
     int            i;
-    memcpy(u, tile, sizeof u);
     for (i = 0; i < MPTI_TILE; i++) {
-        const uint32_t a = u[i] & 0x7fffffffu;
-        bits |= a;
+        memcpy(&a, from + 4 * i, 4);
+        bits |= a &= 0x7fffffffu;
         beyond |= (uint32_t)(a - least > span) & (uint32_t)(a != 0u);
     }
     if (!beyond && mpti_drops(bits, 23 - f->mantissa_bits))
