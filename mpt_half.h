@@ -886,7 +886,7 @@ MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n,
 
 #define MPTI_ONE ((uint64_t)1)
 
-/* Reinterpret the bits of a floating-point number as an integer (its bit pattern), and back: no instruction. */
+/* Reinterpret the bits of a floating-point number as an integer (its bit pattern), and back. */
 #define MPTI_SAME_BITS(To, name, From)                                                               \
     MPT_HD To name(From x)                                                                           \
     {                                                                                                \
@@ -2404,14 +2404,16 @@ MPTI_IN_512 mpti_v16 mpti_sticky_512(mpti_v16 x, uint32_t bits, uint32_t bit)
     return x;
 }
 
+/* Statements once, twice or four times: compilers do not unroll loops at -O2. */
+#define MPTI_TIMES_1(...) __VA_ARGS__
+#define MPTI_TIMES_2(...) __VA_ARGS__ __VA_ARGS__
+#define MPTI_TIMES_4(...) MPTI_TIMES_2(__VA_ARGS__ __VA_ARGS__)
+
 /* Load 64 elements at p as floats (with AVX2 32 elements): four vectors, each from `bytes` bytes. */
-#define MPTI_FOUR(place, V, name, one, bytes)           \
-    place void name(V *v, const unsigned char *p)       \
-    {                                                   \
-        v[0] = one(p);                                  \
-        v[1] = one(p + (bytes));                        \
-        v[2] = one(p + 2 * (bytes));                    \
-        v[3] = one(p + 3 * (bytes));                    \
+#define MPTI_FOUR(place, V, name, one, bytes)                   \
+    place void name(V *v, const unsigned char *p)               \
+    {                                                           \
+        MPTI_TIMES_4(*v++ = one(p); p += (bytes);)              \
     }
 MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_f32_in_512, mpti_load_512, 64)
 
@@ -2467,10 +2469,7 @@ MPTI_IN_512 mpti_w16 mpti_f64_odd_8_512(mpti_v16 x)
 /* Store 64 floats at p. For f16 two stores of 32 bytes cost less than joining them for one of 64. */
 MPTI_IN_512 void mpti_f16_out_512(unsigned char *p, const mpti_v16 *v, int how)
 {
-    mpti_put_w16_512(p, mpti_halves_512(v[0]), how);
-    mpti_put_w16_512(p + 32, mpti_halves_512(v[1]), how);
-    mpti_put_w16_512(p + 64, mpti_halves_512(v[2]), how);
-    mpti_put_w16_512(p + 96, mpti_halves_512(v[3]), how);
+    MPTI_TIMES_4(mpti_put_w16_512(p, mpti_halves_512(*v++), how); p += 32;)
 }
 
 /* The upper 16 bits of each lane of a, then of b. */
@@ -2515,10 +2514,7 @@ MPTI_IN_512 void mpti_bf16_out_512(unsigned char *p, const mpti_v16 *v, int how)
     target void mpti_any_out_##bits(unsigned char *p, const vector *v, mpt_format format)                \
     {                                                                                                    \
         if (format == MPT_F32) {                                                                         \
-            mpti_put_##bits(p, v[0], 0);                                                                 \
-            mpti_put_##bits(p + sizeof *v, v[1], 0);                                                     \
-            mpti_put_##bits(p + 2u * sizeof *v, v[2], 0);                                                \
-            mpti_put_##bits(p + 3u * sizeof *v, v[3], 0);                                                \
+            MPTI_TIMES_4(mpti_put_##bits(p, *v++, 0); p += sizeof *v;)                                   \
         } else if (format == MPT_F16)                                                                    \
             mpti_f16_out_##bits(p, v, 0);                                                                \
         else                                                                                             \
@@ -2597,17 +2593,18 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
     memcpy(to + i, from + i, 4 * MPTI_TILE - i);
 }
 
-/* A kernel whose `statement` converts `elements` elements, at most a group, from a to `to`. A branch on `how`
- * at each store costs no time. `ahead`: bits of `how` at which it prefetches; AROUND alone shares that. */
-#define MPTI_KERNEL_FOR(target, ahead, name, elements, in_bytes, out_bytes, statement)              \
+/* A kernel whose `statement` converts `elements` elements from a to `to`, `times` times per turn: at most a
+ * group. A branch on `how` at each store costs no time. `ahead`: bits of `how` at which it prefetches; AROUND
+ * alone shares that. */
+#define MPTI_KERNEL_FOR(target, ahead, name, times, elements, in_bytes, out_bytes, statement)       \
     target MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                      \
     {                                                                                               \
-        const size_t in_ = (elements) * (in_bytes), out_ = (elements) * (out_bytes);                \
+        const size_t in_ = (elements) * (in_bytes);                                                 \
         (void)b, (void)c;                                                                           \
-        for (groups *= MPTI_GROUP / (elements); groups; groups--, to += out_, a += in_) {           \
-            if (how & (ahead) && (uintptr_t)a % 64u < in_)      /* once per line */                 \
-                mpti_fetch_ahead(a, in_);                                                           \
-            statement;                                                                              \
+        for (groups *= MPTI_GROUP / ((times) * (elements)); groups; groups--) {                     \
+            if (how & (ahead) && (uintptr_t)a % 64u < (times) * in_)    /* once per line */         \
+                mpti_fetch_ahead(a, (times) * in_);                                                 \
+            MPTI_TIMES_##times(statement; to += (elements) * (out_bytes); a += in_;)                \
         }                                                                                           \
         MPTI_NARROW();                                                                              \
     }
@@ -2758,12 +2755,8 @@ MPTI_IN_256 mpti_v8 mpti_bf16_16_256(const unsigned char *p)
 }
 
 /* Here, not in >>H14, because steps of mpt.h call these two by themselves. */
-MPTI_KERNEL_256(mpti_f16_from_f32_256, 32, 4, 2,
-                (mpti_put_w8(to, mpti_halves_256(mpti_load_256(a)), how),
-                 mpti_put_w8(to + 16, mpti_halves_256(mpti_load_256(a + 32)), how),
-                 mpti_put_w8(to + 32, mpti_halves_256(mpti_load_256(a + 64)), how),
-                 mpti_put_w8(to + 48, mpti_halves_256(mpti_load_256(a + 96)), how)))
-MPTI_KERNEL_256(mpti_bf16_from_f32_256, 16, 4, 2, mpti_put_256(to, mpti_bf16_16_256(a), how))
+MPTI_KERNEL_256(mpti_f16_from_f32_256, 4, 8, 4, 2, mpti_put_w8(to, mpti_halves_256(mpti_load_256(a)), how))
+MPTI_KERNEL_256(mpti_bf16_from_f32_256, 1, 16, 4, 2, mpti_put_256(to, mpti_bf16_16_256(a), how))
 
 /* ---- SSE2 ---- */
 
@@ -3450,43 +3443,34 @@ MPTI_PORTABLE(inline, mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen)
 MPTI_PORTABLE(inline, mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64)
 
 #if MPTI_X86
-MPTI_KERNEL_512(mpti_f32_from_f16_512, 32, 2, 4,
-                (mpti_put_512(to, mpti_f16_16_512(a), how),
-                 mpti_put_512(to + 64, mpti_f16_16_512(a + 32), how)))
-MPTI_KERNEL_512(mpti_f32_from_bf16_512, 16, 2, 4, mpti_put_512(to, mpti_bf16_16_512(a), how))
-MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 16, 1, 4, mpti_put_512(to, mpti_fp8_16_512(a, 1), how))
-MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 16, 1, 4, mpti_put_512(to, mpti_fp8_16_512(a, 0), how))
-MPTI_KERNEL_512(mpti_f32_odd_from_f64_n_512, 16, 8, 4,
+MPTI_KERNEL_512(mpti_f32_from_f16_512, 2, 16, 2, 4, mpti_put_512(to, mpti_f16_16_512(a), how))
+MPTI_KERNEL_512(mpti_f32_from_bf16_512, 1, 16, 2, 4, mpti_put_512(to, mpti_bf16_16_512(a), how))
+MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 1, 16, 1, 4, mpti_put_512(to, mpti_fp8_16_512(a, 1), how))
+MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 1, 16, 1, 4, mpti_put_512(to, mpti_fp8_16_512(a, 0), how))
+MPTI_KERNEL_512(mpti_f32_odd_from_f64_n_512, 1, 16, 8, 4,
                 mpti_put_512(to, MPTI_F64_16_512(mpti_f64_odd_8_512, a), how))
-MPTI_KERNEL_512(mpti_f16_from_f32_512, 32, 4, 2,
-                (mpti_put_w16_512(to, mpti_halves_512(mpti_load_512(a)), how),
-                 mpti_put_w16_512(to + 32, mpti_halves_512(mpti_load_512(a + 64)), how)))
-MPTI_KERNEL_512(mpti_bf16_from_f32_512, 32, 4, 2,
+MPTI_KERNEL_512(mpti_f16_from_f32_512, 2, 16, 4, 2,
+                mpti_put_w16_512(to, mpti_halves_512(mpti_load_512(a)), how))
+MPTI_KERNEL_512(mpti_bf16_from_f32_512, 1, 32, 4, 2,
                 mpti_bf16_32_out_512(to, mpti_load_512(a), mpti_load_512(a + 64), how))
-MPTI_KERNEL_512(mpti_f32_from_f64_n_512, 16, 8, 4,
+MPTI_KERNEL_512(mpti_f32_from_f64_n_512, 1, 16, 8, 4,
                 mpti_put_512(to, MPTI_F64_16_512(mpti_f64_near_8_512, a), how))
-MPTI_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_fp8_out_512(to, a, 1, how))
-MPTI_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_fp8_out_512(to, a, 0, how))
-MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8,
-                (mpti_put_512(to, mpti_doubles_512(mpti_load_w16_512(a)), how),
-                 mpti_put_512(to + 64, mpti_doubles_512(mpti_load_w16_512(a + 32)), how)))
-MPTI_KERNEL_512(mpti_f16_from_f64_n_512, 16, 8, 2,
+MPTI_KERNEL_512(mpti_e4m3_from_f32_512, 1, 64, 4, 1, mpti_fp8_out_512(to, a, 1, how))
+MPTI_KERNEL_512(mpti_e5m2_from_f32_512, 1, 64, 4, 1, mpti_fp8_out_512(to, a, 0, how))
+MPTI_KERNEL_512(mpti_f64_from_f32_512, 2, 8, 4, 8,
+                mpti_put_512(to, mpti_doubles_512(mpti_load_w16_512(a)), how))
+MPTI_KERNEL_512(mpti_f16_from_f64_n_512, 1, 16, 8, 2,
                 mpti_put_w16_512(to, mpti_halves_512(MPTI_F64_16_512(mpti_f64_8_512, a)), how))
-MPTI_KERNEL_256(mpti_f32_from_f16_256, 32, 2, 4,
-                (mpti_put_256(to, mpti_f16_8_256(a), how), mpti_put_256(to + 32, mpti_f16_8_256(a + 16), how),
-                 mpti_put_256(to + 64, mpti_f16_8_256(a + 32), how),
-                 mpti_put_256(to + 96, mpti_f16_8_256(a + 48), how)))
-MPTI_KERNEL_256(mpti_f32_from_e4m3_256, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 1), how))
-MPTI_KERNEL_256(mpti_f32_from_e5m2_256, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 0), how))
-MPTI_KERNEL_256(mpti_f16_from_f64_n_256, 8, 8, 2, mpti_put_w8(to, mpti_halves_256(mpti_f64_8_256(a)), how))
-MPTI_KERNEL_256(mpti_f32_from_f64_n_256, 8, 8, 4,
+MPTI_KERNEL_256(mpti_f32_from_f16_256, 4, 8, 2, 4, mpti_put_256(to, mpti_f16_8_256(a), how))
+MPTI_KERNEL_256(mpti_f32_from_e4m3_256, 1, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 1), how))
+MPTI_KERNEL_256(mpti_f32_from_e5m2_256, 1, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 0), how))
+MPTI_KERNEL_256(mpti_f16_from_f64_n_256, 1, 8, 8, 2, mpti_put_w8(to, mpti_halves_256(mpti_f64_8_256(a)), how))
+MPTI_KERNEL_256(mpti_f32_from_f64_n_256, 1, 8, 8, 4,
                 mpti_put_256(to, mpti_join_256(mpti_f64_4_256(mpti_load_256(a)),
                                                mpti_f64_4_256(mpti_load_256(a + 32))), how))
-MPTI_KERNEL_256(mpti_f64_from_f32_256, 4, 4, 8,
+MPTI_KERNEL_256(mpti_f64_from_f32_256, 1, 4, 4, 8,
                 mpti_put_256(to, mpti_f32_4_256(*(const mpti_w8_any *)(const void *)a), how))
-MPTI_KERNEL_256(mpti_f32_from_bf16_256, 16, 2, 4,
-                (mpti_put_256(to, mpti_bf16_quiet_8_256(a), how),
-                 mpti_put_256(to + 32, mpti_bf16_quiet_8_256(a + 16), how)))
+MPTI_KERNEL_256(mpti_f32_from_bf16_256, 2, 8, 2, 4, mpti_put_256(to, mpti_bf16_quiet_8_256(a), how))
 #endif
 
 /* A pair, its portable kernel, and the suffixes of its SSE2, NEON, AVX2, AVX-512 kernels (none: portable). */
@@ -3998,7 +3982,7 @@ MPTI_IN_256 mpti_v8 mpti_bf16_stochastic_8_256(const unsigned char *p, const uns
     r = mpti_min_256(a + (~r >> shift & 0xffffu), mpti_all_256(0x7f7fffffu));
     return (r & finite) | (a & ~finite) | (u & 0x80000000u);
 }
-MPTI_KERNEL_256(mpti_bf16_stochastic_256, 16, 4, 2,
+MPTI_KERNEL_256(mpti_bf16_stochastic_256, 1, 16, 4, 2,
     (mpti_put_256(to, mpti_upper_halves_256(mpti_bf16_stochastic_8_256(a, b),
                                             mpti_bf16_stochastic_8_256(a + 32, b + 16)), how), b += 32))
 
@@ -4060,7 +4044,7 @@ MPTI_IN_512 void mpti_f16_stochastic_32_512(unsigned char *p, mpti_v16 x, mpti_v
     mpti_put_w16_512(p, h, how);
     mpti_put_w16_512(p + 32, k, how);
 }
-MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_f16_stochastic_512, 32, 4, 2,
+MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_f16_stochastic_512, 1, 32, 4, 2,
     (mpti_f16_stochastic_32_512(to, mpti_load_512(a), mpti_load_512(a + 64), b, how), b += 64))
 
 /* bf16 drops 16 bits everywhere, subnormals included; the minimum keeps finite numbers below Inf. */
@@ -4079,7 +4063,7 @@ MPTI_IN_512 mpti_v16 mpti_bf16_stochastic_32_512(mpti_v16 x, mpti_v16 y, const u
     mpti_random_in_512(r, words);
     return mpti_upper_halves_512(mpti_bf16_stochastic_16_512(x, r[0]), mpti_bf16_stochastic_16_512(y, r[1]));
 }
-MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_bf16_stochastic_512, 32, 4, 2,
+MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_bf16_stochastic_512, 1, 32, 4, 2,
     (mpti_put_512(to, mpti_bf16_stochastic_32_512(mpti_load_512(a), mpti_load_512(a + 64), b), how), b += 64))
 #endif
 
@@ -4512,7 +4496,7 @@ MPTI_PORTABLE_GROUPS(MPTI_TWICE, mpti_quantize_n, uint32_t, uint32_t, uint32_t,
                      if (mpti_any_reaches(q.limit, a, MPTI_GROUP)) mpti_quantize_specials(code, a, b))
 
 #if MPTI_X86
-MPTI_KERNEL_512(mpti_quantize_f16_512, 16, 4, 4,
+MPTI_KERNEL_512(mpti_quantize_f16_512, 1, 16, 4, 4,
                 mpti_put_512(to, mpti_floats_512(mpti_halves_512(mpti_load_512(a))), how))
 
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_near_512, mpti_v16, MPTI_OF_3_ROUNDED("vaddps", "rn-sae"))
