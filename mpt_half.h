@@ -3547,6 +3547,10 @@ MPTI_TWICE(mpti_byte_codes_32, mpti_byte_codes_loop,
            (uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in, const mpt_format_info *f,
             int exp), (codes, in, f, exp))
 
+/* mpti_bad_opts and mpti_f32_from_f64 as calls: here more inline copies would only make the code larger. */
+MPTI_NOINLINE static int mpti_refused_opts(const mpt_opts *o) { return o && mpti_bad_opts(o); }
+MPTI_NOINLINE static uint32_t mpti_float_of(uint64_t u) { return mpti_f32_from_f64(u); }
+
 /* The kernel from floats to such a format, which `b` points to, unless it has one of its own. Floats beyond
  * `limit` may overflow, where that is not to clamp; NaN, and the negative in an unsigned format, are rare. */
 static void mpti_byte_codes_n MPTI_KERNEL_PARAMETERS
@@ -3555,7 +3559,7 @@ static void mpti_byte_codes_n MPTI_KERNEL_PARAMETERS
     const uint32_t         mask = f->sign_bits ? 0x7fffffffu : 0xffffffffu;
     const uint32_t         over = (uint32_t)(f->has_inf ? f->inf_code : f->nan_code);
     const uint32_t         limit = how & MPTI_SATURATE || f->specials == MPT_SPECIALS_FINITE
-                                       ? 0x7f800000u : mpti_f32_from_f64(mpti_f64_bits(f->max_finite));
+                                       ? 0x7f800000u : mpti_float_of(mpti_f64_bits(f->max_finite));
     unsigned               unused = 0u;
     (void)c;
     for (groups *= 2u; groups; groups--, to += 32, a += 128) {
@@ -3709,10 +3713,6 @@ MPTI_NOINLINE static void mpti_store_code(void *p, int bytes, uint64_t code)
     default: *(unsigned char *)p = (unsigned char)code; break;
     }
 }
-
-/* mpti_bad_opts and mpti_f32_from_f64 as calls: here more inline copies would only make the code larger. */
-MPTI_NOINLINE static int mpti_refused_opts(const mpt_opts *o) { return o && mpti_bad_opts(o); }
-MPTI_NOINLINE static uint32_t mpti_float_of(uint64_t u) { return mpti_f32_from_f64(u); }
 
 /* The random words of one Philox counter, `block`, kept for the next elements: eight neighbours share it. */
 typedef struct mpti_words { mpt_philox_words of; uint64_t block; } mpti_words;
