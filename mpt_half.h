@@ -2594,22 +2594,23 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 }
 
 /* A kernel whose `statement` converts `elements` elements from a to `to`, `times` times per turn: at most a
- * group. A branch on `how` at each store costs no time. `ahead`: bits of `how` at which it prefetches; AROUND
- * alone shares that. */
-#define MPTI_KERNEL_FOR(target, ahead, name, times, elements, in_bytes, out_bytes, statement)       \
-    target MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                      \
-    {                                                                                               \
-        const size_t in_ = (elements) * (in_bytes);                                                 \
-        (void)b, (void)c;                                                                           \
-        for (groups *= MPTI_GROUP / ((times) * (elements)); groups; groups--) {                     \
-            if (how & (ahead) && (uintptr_t)a % 64u < (times) * in_)    /* once per line */         \
-                mpti_fetch_ahead(a, (times) * in_);                                                 \
-            MPTI_TIMES_##times(statement; to += (elements) * (out_bytes); a += in_;)                \
-        }                                                                                           \
-        MPTI_NARROW();                                                                              \
+ * group. A branch on `how` at each store costs no time. `ahead`: bits of `how` at which it prefetches. The
+ * statement `before` is for the whole call. */
+#define MPTI_KERNEL_FOR(target, ahead, before, name, times, elements, in_bytes, out_bytes, statement) \
+    target MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                        \
+    {                                                                                                 \
+        const size_t in_ = (elements) * (in_bytes);                                                   \
+        before;                                                                                       \
+        (void)b, (void)c;                                                                             \
+        for (groups *= MPTI_GROUP / ((times) * (elements)); groups; groups--) {                       \
+            if (how & (ahead) && (uintptr_t)a % 64u < (times) * in_)    /* once per line */           \
+                mpti_fetch_ahead(a, (times) * in_);                                                   \
+            MPTI_TIMES_##times(statement; to += (elements) * (out_bytes); a += in_;)                  \
+        }                                                                                             \
+        MPTI_NARROW();                                                                                \
     }
-#define MPTI_KERNEL_512(...) MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND, __VA_ARGS__)
-#define MPTI_KERNEL_256(...) MPTI_KERNEL_FOR(MPTI_AVX2_TARGET, 0, __VA_ARGS__)
+#define MPTI_KERNEL_512(...) MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND, (void)0, __VA_ARGS__)
+#define MPTI_KERNEL_256(...) MPTI_KERNEL_FOR(MPTI_AVX2_TARGET, 0, (void)0, __VA_ARGS__)
 
 /* ---- AVX2 ---- */
 
@@ -4044,7 +4045,7 @@ MPTI_IN_512 void mpti_f16_stochastic_32_512(unsigned char *p, mpti_v16 x, mpti_v
     mpti_put_w16_512(p, h, how);
     mpti_put_w16_512(p + 32, k, how);
 }
-MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_f16_stochastic_512, 1, 32, 4, 2,
+MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, (void)0, mpti_f16_stochastic_512, 1, 32, 4, 2,
     (mpti_f16_stochastic_32_512(to, mpti_load_512(a), mpti_load_512(a + 64), b, how), b += 64))
 
 /* bf16 drops 16 bits everywhere, subnormals included; the minimum keeps finite numbers below Inf. */
@@ -4063,7 +4064,7 @@ MPTI_IN_512 mpti_v16 mpti_bf16_stochastic_32_512(mpti_v16 x, mpti_v16 y, const u
     mpti_random_in_512(r, words);
     return mpti_upper_halves_512(mpti_bf16_stochastic_16_512(x, r[0]), mpti_bf16_stochastic_16_512(y, r[1]));
 }
-MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, mpti_bf16_stochastic_512, 1, 32, 4, 2,
+MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND | MPTI_AHEAD, (void)0, mpti_bf16_stochastic_512, 1, 32, 4, 2,
     (mpti_put_512(to, mpti_bf16_stochastic_32_512(mpti_load_512(a), mpti_load_512(a + 64), b), how), b += 64))
 #endif
 
@@ -4527,17 +4528,10 @@ MPTI_IN_512 mpti_v16 mpti_quantize_16_512(mpti_v16 u, const mpti_quantizer *q)
     return mpti_but_below_512(x, (u & q->nan_keep) | q->nan_bits, mpti_all_512(0x7f800000u), a);
 }
 
-MPTI_AVX512_TARGET static void mpti_quantize_512 MPTI_KERNEL_PARAMETERS
-{
-    const mpti_quantizer q = *(const mpti_quantizer *)(const void *)b;
-    (void)c;
-    for (groups *= 4u; groups; groups--, to += 64, a += 64) {
-        if (how & MPTI_AROUND)
-            mpti_fetch_ahead(a, 64u);
-        mpti_put_512(to, mpti_quantize_16_512(mpti_load_512(a), &q), how);
-    }
-    MPTI_NARROW();
-}
+MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, MPTI_AROUND,
+                const mpti_quantizer q = *(const mpti_quantizer *)(const void *)b,
+                mpti_quantize_512, 1, 16, 4, 4,
+                mpti_put_512(to, mpti_quantize_16_512(mpti_load_512(a), &q), how))
 #endif
 
 /* For a format that has all floats: only a NaN can change, it becomes quiet. */
