@@ -2282,26 +2282,26 @@ MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_dec
 /* The same for a formula of `in` that compiles without branches: results in a local array let compilers
  * vectorize. By `copies` (MPTI_TWICE, or MPTI_ONCE); `before` and `after` are statements for a group. If
  * code_bits is wider than to_bits, a second loop narrows: with two sizes in one, many steps are repeated. */
-#define MPTI_PORTABLE_GROUPS(copies, name, to_bits, code_bits, from_bits, before, formula, after)   \
-    MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                             \
-    {                                                                                               \
-        code_bits code[MPTI_GROUP];                                                                 \
-        to_bits   out[MPTI_GROUP];                                                                  \
-        (void)b, (void)c, (void)how;                                                                \
-        for (; groups; groups--, to += sizeof out, a += MPTI_GROUP * sizeof(from_bits)) {           \
-            size_t i;                                                                               \
-            before;                                                                                 \
-            for (i = 0; i < MPTI_GROUP; i++) {                                                      \
-                from_bits in;                                                                       \
-                memcpy(&in, a + i * sizeof in, sizeof in);                                          \
-                code[i] = formula;                                                                  \
-            }                                                                                       \
-            after;                                                                                  \
-            for (i = 0; i < MPTI_GROUP; i++)                                                        \
-                out[i] = (to_bits)code[i];                                                          \
-            memcpy(to, sizeof *out == sizeof *code ? (void *)code : (void *)out, sizeof out);       \
-        }                                                                                           \
-    }                                                                                               \
+#define MPTI_PORTABLE_GROUPS(copies, name, to_bits, code_bits, from_bits, before, formula, after)         \
+    MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                                   \
+    {                                                                                                     \
+        code_bits code[MPTI_GROUP];                                                                       \
+        (void)b, (void)c, (void)how;                                                                      \
+        for (; groups; groups--, to += MPTI_GROUP * sizeof(to_bits), a += MPTI_GROUP * sizeof(from_bits)) {\
+            size_t i;                                                                                     \
+            before;                                                                                       \
+            for (i = 0; i < MPTI_GROUP; i++) {                                                            \
+                from_bits in;                                                                             \
+                memcpy(&in, a + i * sizeof in, sizeof in);                                                \
+                code[i] = formula;                                                                        \
+            }                                                                                             \
+            after;                                                                                        \
+            for (i = 0; i < MPTI_GROUP; i++) {                                                            \
+                const to_bits out = (to_bits)code[i];                                                     \
+                memcpy(to + i * sizeof out, &out, sizeof out);                                            \
+            }                                                                                             \
+        }                                                                                                 \
+    }                                                                                                     \
     copies(name, name##_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
 
 #if MPTI_X86
