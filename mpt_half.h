@@ -2496,8 +2496,7 @@ MPTI_IN_512 void mpti_bf16_32_out_512(unsigned char *p, mpti_v16 a, mpti_v16 b, 
 
 MPTI_IN_512 void mpti_bf16_out_512(unsigned char *p, const mpti_v16 *v, int how)
 {
-    mpti_bf16_32_out_512(p, v[0], v[1], how);
-    mpti_bf16_32_out_512(p + 64, v[2], v[3], how);
+    MPTI_TIMES_2(mpti_bf16_32_out_512(p, v[0], v[1], how); p += 64, v += 2;)
 }
 
 /* Load or store four vectors of a training format: f32, f16 or bf16. */
@@ -2680,16 +2679,15 @@ MPTI_FP8_LANES(MPTI_IN_256, mpti_v8, mpti_w8, mpti_fp8_8_256, mpti_b8_any, 256, 
 MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_f64_4_256, mpti_v8, "vcvtpd2ps{y %1, %0| %0, %1}")
 MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_f32_4_256, mpti_w8, "vcvtps2pd {%1, %0|%0, %1}")
 
-/* Eight doubles to floats, for f16: a sticky bit in float's last place replaces all bits below it. Then the
+/* Four doubles to floats, for f16: a sticky bit in float's last place replaces all bits below it. Then the
  * conversion is exact in every rounding direction, except for numbers that are zero or Inf in f16 anyway. */
-MPTI_IN_256 mpti_v8 mpti_f64_8_256(const unsigned char *p)
+MPTI_IN_256 mpti_w8 mpti_f64_sticky_4_256(mpti_v8 u)
 {
-    const mpti_q4 low = {0x1fffffff, 0x1fffffff, 0x1fffffff, 0x1fffffff};
-    mpti_q4       x = (mpti_q4)mpti_load_256(p), y = (mpti_q4)mpti_load_256(p + 32);
-    x = (x | (((x & low) + low) & (low + 1u))) & ~low;
-    y = (y | (((y & low) + low) & (low + 1u))) & ~low;
-    return mpti_join_256(mpti_f64_4_256((mpti_v8)x), mpti_f64_4_256((mpti_v8)y));
+    const mpti_q4 low = {0x1fffffff, 0x1fffffff, 0x1fffffff, 0x1fffffff}, x = (mpti_q4)u;
+    return mpti_f64_4_256((mpti_v8)((x | (((x & low) + low) & (low + 1u))) & ~low));
 }
+
+#define MPTI_F64_8_256(four, p) mpti_join_256(four(mpti_load_256(p)), four(mpti_load_256((p) + 32)))
 
 MPTI_IN_256 void mpti_f16_out_256(unsigned char *p, const mpti_v8 *v, int how)
 {
@@ -2723,8 +2721,7 @@ MPTI_IN_256 mpti_v8 mpti_bf16_mix_256(mpti_v8 even, mpti_v8 odd)
 
 MPTI_IN_256 void mpti_bf16_out_256(unsigned char *p, const mpti_v8 *v, int how)
 {
-    mpti_put_256(p, mpti_bf16_mix_256(v[0], v[1]), how);
-    mpti_put_256(p + 32, mpti_bf16_mix_256(v[2], v[3]), how);
+    MPTI_TIMES_2(mpti_put_256(p, mpti_bf16_mix_256(v[0], v[1]), how); p += 32, v += 2;)
 }
 
 MPTI_TRAINING_LANES(MPTI_IN_256, mpti_v8, 256)
@@ -2783,11 +2780,7 @@ MPTI_INLINE int mpti_any_sse2(mpti_s8 x)
     return any;
 }
 
-MPTI_INLINE mpti_w8 mpti_load_sse2(const unsigned char *p)
-{
-    return (mpti_w8)*(const mpti_w8_any *)(const void *)p;
-}
-
+MPTI_INLINE mpti_w8 mpti_load_sse2(const void *p) { return (mpti_w8)*(const mpti_w8_any *)p; }
 MPTI_INLINE void mpti_put_sse2(unsigned char *p, mpti_s8 x) { *(mpti_w8_any *)(void *)p = (mpti_w8_any)x; }
 
 /* f16 codes of four floats without signs, in 32-bit lanes. Floats below f16's normal range give less than
@@ -3465,10 +3458,9 @@ MPTI_KERNEL_512(mpti_f16_from_f64_n_512, 1, 16, 8, 2,
 MPTI_KERNEL_256(mpti_f32_from_f16_256, 4, 8, 2, 4, mpti_put_256(to, mpti_f16_8_256(a), how))
 MPTI_KERNEL_256(mpti_f32_from_e4m3_256, 1, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 1), how))
 MPTI_KERNEL_256(mpti_f32_from_e5m2_256, 1, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 0), how))
-MPTI_KERNEL_256(mpti_f16_from_f64_n_256, 1, 8, 8, 2, mpti_put_w8(to, mpti_halves_256(mpti_f64_8_256(a)), how))
-MPTI_KERNEL_256(mpti_f32_from_f64_n_256, 1, 8, 8, 4,
-                mpti_put_256(to, mpti_join_256(mpti_f64_4_256(mpti_load_256(a)),
-                                               mpti_f64_4_256(mpti_load_256(a + 32))), how))
+MPTI_KERNEL_256(mpti_f16_from_f64_n_256, 1, 8, 8, 2,
+                mpti_put_w8(to, mpti_halves_256(MPTI_F64_8_256(mpti_f64_sticky_4_256, a)), how))
+MPTI_KERNEL_256(mpti_f32_from_f64_n_256, 1, 8, 8, 4, mpti_put_256(to, MPTI_F64_8_256(mpti_f64_4_256, a), how))
 MPTI_KERNEL_256(mpti_f64_from_f32_256, 1, 4, 4, 8,
                 mpti_put_256(to, mpti_f32_4_256(*(const mpti_w8_any *)(const void *)a), how))
 MPTI_KERNEL_256(mpti_f32_from_bf16_256, 2, 8, 2, 4, mpti_put_256(to, mpti_bf16_quiet_8_256(a), how))
@@ -3917,14 +3909,14 @@ MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vps
  * order of the counters. Compilers find none of this: 2.7 times as fast as what they make of the loop above.
  * In a round, a shuffle takes the upper half of one product, a shift that of the other: they use different
  * units. Two sets of counters hide the latency. A call makes words for whole groups, at least n elements. */
-#define MPTI_PHILOX(bits, target, place, V, Q)                                                           \
+#define MPTI_PHILOX(bits, target, place, V, Q, ...)                                                      \
     MPTI_BINARY(place, Q, mpti_mul_even_##bits, V, MPTI_OF_3("vpmuludq"))                                \
     MPTI_BINARY(place, V, mpti_pairs_low_##bits, Q, MPTI_OF_3("vpunpcklqdq"))                            \
     MPTI_BINARY(place, V, mpti_pairs_high_##bits, Q, MPTI_OF_3("vpunpckhqdq"))                           \
     typedef struct mpti_philox_##bits { V c0, c1, c2, c3; } mpti_philox_##bits;                          \
     place mpti_philox_##bits mpti_philox_begin_##bits(uint64_t block, const mpti_philox_keys *key)       \
     {                                                                                                    \
-        const Q                  counter = mpti_order_##bits + block;                                    \
+        const Q                  order = {__VA_ARGS__}, counter = order + block;                         \
         const mpti_philox_##bits x = {(V)counter, (V)(counter >> 32 & 0x1fffffffu),                      \
                                       mpti_all_##bits(key->stream), mpti_all_##bits(key->step)};         \
         return x;                                                                                        \
@@ -3966,10 +3958,8 @@ MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vps
         }                                                                                                \
         MPTI_NARROW();                                                                                   \
     }
-static const mpti_q4 mpti_order_256 = {0, 2, 1, 3};
-static const mpti_q8 mpti_order_512 = {0, 4, 1, 5, 2, 6, 3, 7};
-MPTI_PHILOX(256, MPTI_AVX2_TARGET, MPTI_IN_256, mpti_v8, mpti_q4)
-MPTI_PHILOX(512, MPTI_AVX512_TARGET, MPTI_IN_512, mpti_v16, mpti_q8)
+MPTI_PHILOX(256, MPTI_AVX2_TARGET, MPTI_IN_256, mpti_v8, mpti_q4, 0, 2, 1, 3)
+MPTI_PHILOX(512, MPTI_AVX512_TARGET, MPTI_IN_512, mpti_v16, mpti_q8, 0, 4, 1, 5, 2, 6, 3, 7)
 
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_min_256, mpti_v8, MPTI_OF_3("vpminud"))
 
@@ -4166,9 +4156,8 @@ static void mpti_copy_range(void *context, MPTI_UNUSED size_t part, size_t begin
 
 /* Are the floats of a tile all zeros or in the range of the format's normal numbers? Then only the rounding
  * option has an effect, and only INEXACT can be raised, which is done here. */
-static int mpti_tile_is_normal(const mpt_format_info *f, const uint64_t *tile, unsigned *raised)
+static int mpti_tile_is_normal(const mpt_format_info *f, const unsigned char *from, unsigned *raised)
 {
-    const unsigned char *from = (const unsigned char *)tile;
     const uint32_t least = mpti_float_of(mpti_f64_bits(f->min_normal));
     const uint32_t span = mpti_float_of(mpti_f64_bits(f->max_finite)) - least;
     uint32_t       a, bits = 0u, beyond = 0u;
@@ -4205,7 +4194,7 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
             mpti_flush_tile(s->format, in);
         if (c->fast && d->format == s->format)
             memcpy(out, in, take * (size_t)d->info->bytes);
-        else if (!(c->fast == 1 || (look && mpti_tile_is_normal(d->info, in, &raised))) ||
+        else if (!(c->fast == 1 || (look && mpti_tile_is_normal(d->info, (unsigned char *)in, &raised))) ||
                  !mpti_convert_fast(d->format, out, s->format, in, take, c->how))
             mpti_convert_slow(d, out, s, in, take, c->opts, i, &memo, &raised);
         if (c->flush & MPT_FLUSH_RESULTS)
