@@ -676,6 +676,12 @@ TEST(checked_conversion)
             CHECK_EQ_U(k, first);
             x[i / 3] = kept;
         }
+        {   /* upward, the next float above the largest number is too much */
+            const mpt_opts up = options(MPT_RND_UP, 0, 0, 0u);
+            x[300] = 65504.00390625f;
+            CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, h, MPT_F32, x, 777u, &up, &k), MPT_E_RANGE);
+            CHECK_EQ_U(k, 300u);
+        }
     }
 }
 
