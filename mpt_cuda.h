@@ -525,22 +525,38 @@ static inline unsigned mpti_gemm_tc(mpt_format f)
 #define MPTI_EPILOGUE_SUMS (MPT_EPILOGUE_BGRAD | MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B)
 #define MPTI_EPILOGUE_BIAS (MPT_EPILOGUE_BIAS | MPTI_EPILOGUE_SUMS)
 
-static inline int mpti_gemm_epilogue_ok(const mpt_gemm_args *g)
+/* cublasLt is column-major: a row-major d = a b is d' = b' a' in the same bytes. So swap the operands. */
+static inline mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
 {
-    const uint32_t e = g->epilogue, forward = e & (MPT_EPILOGUE_RELU | MPT_EPILOGUE_GELU),
+    mpt_gemm_args t = *g;
+    if (!g->row_major) return t;
+#define MPTI_SWAP(x, y) t.x = g->y, t.y = g->x
+    MPTI_SWAP(m, n), MPTI_SWAP(a, b), MPTI_SWAP(lda, ldb), MPTI_SWAP(a_stride, b_stride);
+    MPTI_SWAP(a_format, b_format), MPTI_SWAP(trans_a, trans_b), MPTI_SWAP(a_scale, b_scale);
+    t.epilogue = g->epilogue & ~(MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B);
+    if (g->epilogue & MPT_EPILOGUE_BGRAD_A) t.epilogue |= MPT_EPILOGUE_BGRAD_B;
+    if (g->epilogue & MPT_EPILOGUE_BGRAD_B) t.epilogue |= MPT_EPILOGUE_BGRAD_A;
+    t.row_major = 0u;
+    return t;
+}
+
+/* From here on `t` is column-major. The length of a line of a or b: its elements that are contiguous. */
+static inline int64_t mpti_gemm_line_a(const mpt_gemm_args *t) { return t->trans_a ? t->k : t->m; }
+static inline int64_t mpti_gemm_line_b(const mpt_gemm_args *t) { return t->trans_b ? t->n : t->k; }
+
+static inline int mpti_gemm_epilogue_ok(const mpt_gemm_args *t)
+{
+    const uint32_t e = t->epilogue, forward = e & (MPT_EPILOGUE_RELU | MPT_EPILOGUE_GELU),
                    backward = e & (MPT_EPILOGUE_DRELU | MPT_EPILOGUE_DGELU),
                    one = forward | backward | (e & (MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B));
     const int64_t  unit = e & (MPT_EPILOGUE_RELU | MPT_EPILOGUE_DRELU) ? 128 : 8;
     if (e > 511u || one & (one - 1u) || (e & MPT_EPILOGUE_BIAS && one != forward) ||
         (e & MPT_EPILOGUE_AUX && !forward) || (e & MPT_EPILOGUE_BGRAD && !backward))
         return 0;
-    if (e & (MPTI_EPILOGUE_AUX | MPTI_EPILOGUE_SUMS) && (g->batch > 1u || mpti_gemm_is_narrow(g->a_format)))
-        return 0;
-    if ((e & MPT_EPILOGUE_BGRAD_A && !g->row_major == (g->trans_a != 0)) ||
-        (e & MPT_EPILOGUE_BGRAD_B && !g->row_major == !g->trans_b))
+    if ((e & MPT_EPILOGUE_BGRAD_A && t->trans_a) || (e & MPT_EPILOGUE_BGRAD_B && !t->trans_b))
         return 0;
     return !(e & MPTI_EPILOGUE_AUX) ||
-           (g->ldaux >= (g->row_major ? g->n : g->m) && !(g->ldaux % unit) && !((uintptr_t)g->aux % 16u));
+           (t->ldaux >= t->m && !(t->ldaux % unit) && !((uintptr_t)t->aux % 16u));
 }
 
 static inline int mpti_gemm_formats_ok(const mpt_gemm_args *g)
@@ -565,23 +581,12 @@ static inline int mpti_gemm_blocks_ok(const mpt_gemm_args *g)
            !(((uintptr_t)g->a_scale | (uintptr_t)g->b_scale) % 16u);
 }
 
-/* The number of elements of an operand that are contiguous in memory: the length of one of its lines. */
-static inline int64_t mpti_gemm_line_a(const mpt_gemm_args *g)
+static inline int mpti_gemm_shape_ok(const mpt_gemm_args *t)
 {
-    return !g->row_major == !g->trans_a ? g->m : g->k;
-}
-static inline int64_t mpti_gemm_line_b(const mpt_gemm_args *g)
-{
-    return !g->row_major == !g->trans_b ? g->k : g->n;
-}
-
-static inline int mpti_gemm_shape_ok(const mpt_gemm_args *g)
-{
-    const int64_t line = g->row_major ? g->n : g->m, lines = g->row_major ? g->m : g->n;
-    return g->m > 0 && g->n > 0 && g->k > 0 && g->lda >= mpti_gemm_line_a(g) &&
-           g->ldb >= mpti_gemm_line_b(g) && g->ldd >= line && g->batch <= 0x7fffffffu &&
-           (g->batch < 2u || (g->a_stride >= 0 && g->b_stride >= 0 &&
-                              g->d_stride >= line + (lines - 1) * g->ldd));
+    return t->m > 0 && t->n > 0 && t->k > 0 && t->lda >= mpti_gemm_line_a(t) &&
+           t->ldb >= mpti_gemm_line_b(t) && t->ldd >= t->m && t->batch <= 0x7fffffffu &&
+           (t->batch < 2u || (t->a_stride >= 0 && t->b_stride >= 0 &&
+                              t->d_stride >= t->m + (t->n - 1) * t->ldd));
 }
 
 static inline unsigned mpti_gemm_refusals(unsigned problems)
@@ -596,32 +601,35 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
     const unsigned  cores = mpt_gpu_from_cc(cc).tensor_cores;
     const unsigned  wanted = g->block_scales ? MPT_TC_BLOCKS : mpti_gemm_tc(g->a_format);
     const int       fp8 = mpti_gemm_is_narrow(g->a_format) || mpti_gemm_is_narrow(g->b_format);
-    const int64_t   ua = mpti_gemm_unit(g->a_format), ub = mpti_gemm_unit(g->b_format),
-                    ud = mpti_gemm_unit(g->d_format), u = ua > ud ? ua : ud;
+    const int       plain = g->batch < 2u && !mpti_gemm_is_narrow(g->a_format);
     const uintptr_t pointers = (uintptr_t)g->a | (uintptr_t)g->b | (uintptr_t)g->d;
-    const int       along_k = g->row_major ? !g->trans_a && g->trans_b : g->trans_a && !g->trans_b;
-    mpt_gemm_verdict out;
-    unsigned          p = 0u;
+    const mpt_gemm_args t = mpti_gemm_column_major(g);
+    const int64_t       ua = mpti_gemm_unit(t.a_format), ub = mpti_gemm_unit(t.b_format),
+                        ud = mpti_gemm_unit(t.d_format), uk = mpti_gemm_unit(g->a_format),
+                        u = uk > ud ? uk : ud;
+    mpt_gemm_verdict    out;
+    unsigned            p = 0u;
     if (!mpti_gemm_formats_ok(g)) p |= MPT_GEMM_FORMATS;
-    if (!mpti_gemm_shape_ok(g)) p |= MPT_GEMM_SHAPE;
-    if (!mpti_gemm_epilogue_ok(g)) p |= MPT_GEMM_EPILOGUE;
+    if (!mpti_gemm_shape_ok(&t)) p |= MPT_GEMM_SHAPE;
+    if (!mpti_gemm_epilogue_ok(&t) || (g->epilogue & (MPTI_EPILOGUE_AUX | MPTI_EPILOGUE_SUMS) && !plain))
+        p |= MPT_GEMM_EPILOGUE;
     if (!(cores & wanted)) p |= wanted == MPT_TC_BF16 ? MPT_GEMM_NO_BF16
                               : wanted == MPT_TC_FP8 ? MPT_GEMM_NO_FP8
                               : wanted == MPT_TC_BLOCKS ? MPT_GEMM_NO_BLOCKS : MPT_GEMM_NO_TENSOR_CORES;
     if (g->block_scales && !mpti_gemm_blocks_ok(g)) p |= MPT_GEMM_BLOCKS;
     if (g->a_format == MPT_E5M2 && g->b_format == MPT_E5M2) p |= MPT_GEMM_FP8_PAIR;
-    if (fp8 && !along_k && (cc / 10 != 10 || g->block_scales))      /* sm_100, 103 take any without blocks */
-        p |= MPT_GEMM_FP8_LAYOUT;
+    if (fp8 && (!t.trans_a || t.trans_b) && (cc / 10 != 10 || g->block_scales))
+        p |= MPT_GEMM_FP8_LAYOUT;       /* sm_100 and sm_103 take any without blocks */
     if (wanted) {       /* not plain FP32, which uses no Tensor Cores */
         if (g->m % u) p |= MPT_GEMM_PAD_M;
         if (g->n % u) p |= MPT_GEMM_PAD_N;
-        if (g->k % ua) p |= MPT_GEMM_PAD_K;
-        if (g->lda % ua || g->ldb % ub || g->ldd % ud) p |= MPT_GEMM_PAD_LD;
-        if (g->batch > 1u && (g->a_stride % ua || g->b_stride % ub || g->d_stride % ud)) p |= MPT_GEMM_PAD_LD;
+        if (g->k % uk) p |= MPT_GEMM_PAD_K;
+        if (t.lda % ua || t.ldb % ub || t.ldd % ud) p |= MPT_GEMM_PAD_LD;
+        if (t.batch > 1u && (t.a_stride % ua || t.b_stride % ub || t.d_stride % ud)) p |= MPT_GEMM_PAD_LD;
         if (pointers % 16u) p |= MPT_GEMM_ALIGN;
     }
-    if (fp8 && (p & (MPT_GEMM_PAD_LD | MPT_GEMM_ALIGN) || mpti_gemm_line_a(g) % ua ||
-                mpti_gemm_line_b(g) % ub || (g->row_major ? g->n : g->m) % ud))
+    if (fp8 && (p & (MPT_GEMM_PAD_LD | MPT_GEMM_ALIGN) || mpti_gemm_line_a(&t) % ua ||
+                mpti_gemm_line_b(&t) % ub || t.m % ud))
         p |= MPT_GEMM_FP8_PAD;
     if (((g->a_scale || g->b_scale) && !fp8) || ((g->d_scale || g->d_amax) && !mpti_is_fp8(g->d_format)))
         p |= MPT_GEMM_SCALES;
@@ -630,7 +638,7 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
     out.tensor_cores = !out.refused && (cores & wanted) != 0u;
     out.m = wanted ? (g->m + u - 1) / u * u : g->m;
     out.n = wanted ? (g->n + u - 1) / u * u : g->n;
-    out.k = wanted ? (g->k + ua - 1) / ua * ua : g->k;
+    out.k = wanted ? (g->k + uk - 1) / uk * uk : g->k;
     return out;
 }
 
@@ -2465,21 +2473,6 @@ static void mpti_gemm_plan_free(mpti_gemm_plan *p)
     for (cublasLtMatrixLayout_t l : p->layout)
         if (l) (void)cublasLtMatrixLayoutDestroy(l);
     memset(p, 0, sizeof *p);
-}
-
-/* cublasLt is column-major: a row-major d = a b is d' = b' a' in the same bytes. So swap the operands. */
-static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
-{
-    mpt_gemm_args t = *g;
-    if (!g->row_major) return t;
-#define MPTI_SWAP(x, y) t.x = g->y, t.y = g->x
-    MPTI_SWAP(m, n), MPTI_SWAP(a, b), MPTI_SWAP(lda, ldb), MPTI_SWAP(a_stride, b_stride);
-    MPTI_SWAP(a_format, b_format), MPTI_SWAP(trans_a, trans_b), MPTI_SWAP(a_scale, b_scale);
-    t.epilogue = g->epilogue & ~(MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B);
-    if (g->epilogue & MPT_EPILOGUE_BGRAD_A) t.epilogue |= MPT_EPILOGUE_BGRAD_B;
-    if (g->epilogue & MPT_EPILOGUE_BGRAD_B) t.epilogue |= MPT_EPILOGUE_BGRAD_A;
-    t.row_major = 0;
-    return t;
 }
 
 /* The epilogues of cublasLt are made of bits too. */
