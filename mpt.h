@@ -3255,7 +3255,7 @@ static mpt_status mpti_tensors_ok(const mpt_tensor *tensors, size_t count, unsig
 MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
                                                       unsigned needs, mpt_fault *fault)
 {
-    const mpti_touch touch = {tensors, NULL, needs, needs & ~MPT_NEEDS_GRAD};
+    const mpti_touch touch = {tensors, NULL, needs, needs & MPTI_ZEROES ? needs : needs & ~MPT_NEEDS_GRAD};
     const mpt_status status = mpti_tensors_ok(tensors, count, needs, fault);
     const size_t     at = status == MPT_OK ? mpti_first_clash(&touch, count) : count;
     if (at == count)
@@ -4220,9 +4220,8 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
 /* Test a list of gradients; if they are to be written, no two may overlap. */
 static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
 {
-    const mpti_touch touch = {tensors, NULL, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD};
-    const mpt_status status = mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, NULL);
-    return status == MPT_OK && write_back && mpti_first_clash(&touch, count) < count ? MPT_E_ARG : status;
+    return write_back ? mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD | MPTI_ZEROES, NULL)
+                      : mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, NULL);
 }
 
 static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,

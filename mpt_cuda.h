@@ -1109,10 +1109,10 @@ typedef struct mpti_cuda_chunk { uint64_t first; uint32_t tensor, n; } mpti_cuda
 struct mpt_cuda_list {
     mpt_cuda         *context;
     mpti_cuda_tensor *tensors;      /* device, [count] */
-    mpti_cuda_chunk  *chunks;       /* device, [chunk_count] */
+    mpti_cuda_chunk  *chunks;       /* behind tensors, [chunk_count] */
     double           *partial;      /* device, [2 * chunk_count] */
     double           *sums;         /* behind partial, [MPTI_COMBINED + whole_count]: summed over the ranks */
-    mpti_cuda_tensor *host;         /* the same as tensors, in host memory */
+    mpti_cuda_tensor *host;         /* the same as tensors and chunks, in host memory */
     uint64_t          chunk_count, tensor_count, whole_count;   /* the last: of the whole that parts are of */
     uint32_t          part;         /* MPT_STAGE_PART if a tensor is a part of a larger one, else 0 */
     uint64_t          sizes;        /* mpti_sizes_filter */
@@ -1135,19 +1135,18 @@ static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)
                        l->tensors, l->chunks, l->chunk_count, args...);
 }
 
-/* Fill the tables, and copy them to the device. After a failure the caller frees what was allocated. */
+/* Fill the table, and copy it to the device. After a failure the caller frees what was allocated. */
 static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensors, size_t count)
 {
     size_t chunks = 0;
     for (size_t i = 0; i < count; i++) chunks += mpti_chunks(tensors[i].n);
-    const size_t           tensor_bytes = (count + !count) * sizeof(mpti_cuda_tensor);
-    const size_t           chunk_bytes = (chunks + !chunks) * sizeof(mpti_cuda_chunk);
-    mpti_cuda_chunk *const chunk = (mpti_cuda_chunk *)calloc(1, chunk_bytes);
-    l->host = (mpti_cuda_tensor *)calloc(1, tensor_bytes);
+    const size_t bytes = count * sizeof(mpti_cuda_tensor) + chunks * sizeof(mpti_cuda_chunk) + 1;
+    l->host = (mpti_cuda_tensor *)calloc(1, bytes);
     l->part = mpti_parts_of(tensors, count, &l->mixed);
     l->sizes = mpti_sizes_filter(tensors, count, 0u);
-    cudaError_t e = l->host && chunk ? mpti_cuda_here(l->context) : cudaErrorMemoryAllocation;
-    for (size_t i = 0; l->host && chunk && i < count; i++) {
+    mpti_cuda_chunk *const chunk = (mpti_cuda_chunk *)(l->host + count);
+    cudaError_t            e = l->host ? mpti_cuda_here(l->context) : cudaErrorMemoryAllocation;
+    for (size_t i = 0; l->host && i < count; i++) {
         const mpt_tensor *const t = &tensors[i];
         l->host[i] = {*t, l->chunk_count, l->whole_count + t->first / MPTI_CHUNK, 0.0f};
         l->whole_count += mpti_chunks(t->whole);
@@ -1155,27 +1154,12 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
             chunk[l->chunk_count++] = {at, (uint32_t)i,
                                        (uint32_t)(t->n - at < MPTI_CHUNK ? t->n - at : MPTI_CHUNK)};
     }
-    mpti_cuda_table(&e, &l->tensors, l->host, tensor_bytes);
-    mpti_cuda_table(&e, &l->chunks, chunk, chunk_bytes);
+    mpti_cuda_table(&e, &l->tensors, l->host, bytes);
     if (e == cudaSuccess)
         e = cudaMalloc((void **)&l->partial, (2 * chunks + MPTI_COMBINED + l->whole_count) * sizeof(double));
+    l->chunks = (mpti_cuda_chunk *)(l->tensors + count);
     l->sums = l->partial + 2 * chunks;
-    free(chunk);
     return mpti_cuda_result(l->context, e, "mpt_cuda_list_create");
-}
-
-/* Whether no two tensors share a gradient: checked as if gradients were moments, which may not be shared. */
-static bool mpti_cuda_grads_apart(const mpt_tensor *tensors, size_t count)
-{
-    mpt_tensor *const alone = (mpt_tensor *)calloc(count ? count : 1, sizeof *alone);
-    for (size_t i = 0; alone && i < count; i++) {
-        alone[i].n = tensors[i].n;
-        alone[i].m = tensors[i].grad;
-        alone[i].moments = tensors[i].grad_format == MPT_F32 ? MPT_MOMENTS_F32 : MPT_MOMENTS_BF16;
-    }
-    const bool apart = alone && mpt_tensors_validate(alone, count, MPT_NEEDS_M, NULL) == MPT_OK;
-    free(alone);
-    return apart;
 }
 
 MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
@@ -1201,9 +1185,10 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     l->context = c;
     c->users++;
     l->tensor_count = count;
-    for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u)
-        if (need == MPTI_ZEROES ? mpti_cuda_grads_apart(tensors, count)
-                                : mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK) l->has |= need;
+    for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u) {
+        const unsigned all = need == MPTI_ZEROES ? MPT_NEEDS_GRAD | need : need;
+        if (mpt_tensors_validate(tensors, count, all, NULL) == MPT_OK) l->has |= need;
+    }
     status = mpt_tensors_validate(tensors, count, l->has % MPTI_ZEROES, &fault);      /* together */
     status = status == MPT_OK ? mpti_cuda_list_fill(l, tensors, count)
                               : mpti_cuda_bad(c, status, __func__, fault.why);
@@ -1218,7 +1203,6 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
 {
     if (!list) return;
     (void)cudaFree(list->tensors);
-    (void)cudaFree(list->chunks);
     (void)cudaFree(list->partial);
     free(list->host);
     if (list->context->checked_by == list) list->context->checked = NULL;
@@ -2340,7 +2324,6 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
                              "tensors, and step its parts, all but the last with MPT_STEP_STAYS_OPEN");
     MPTI_REFUSE_AS(name, c->checked == state && !mpti_cuda_was_checked(list, c->checked_by), MPT_E_ORDER,
                    "the gradients of this list are not those of the list that was checked");
-    needs &= ~MPTI_STAYS_OPEN;
     if ((list->has & needs) != needs)
         return mpti_cuda_bad(c, MPT_E_ARG, name, needs & ~list->has & MPTI_ZEROES
                              ? "MPT_STEP_ZERO_GRADS: two tensors of the list share a gradient"
