@@ -678,7 +678,8 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
 #else
 #define MPTI_UNROLL
 #endif
-#define MPTI_FOR(k, n) MPTI_UNROLL for (uint32_t k = 0; k < (n); k++)
+#define MPTI_FOR_BY(k, n, step) MPTI_UNROLL for (uint32_t k = 0; k < (n); k += step)
+#define MPTI_FOR(k, n) MPTI_FOR_BY(k, n, 1)
 #define MPTI_D static __device__ __forceinline__
 #define MPTI_KERNEL(...) static __global__ void __launch_bounds__(__VA_ARGS__)
 
@@ -723,8 +724,7 @@ template <class T> MPTI_D void mpti_store_once(T *p, T x) { __stcs(p, x); }
 
 template <uint32_t V, class T> MPTI_D void mpti_load_wide(const T *p, T x[])
 {
-    MPTI_UNROLL
-    for (uint32_t i = 0; i < V; i += sizeof(mpti_wide<V, T>) / sizeof(T)) {
+    MPTI_FOR_BY(i, V, sizeof(mpti_wide<V, T>) / sizeof(T)) {
         const mpti_wide<V, T> q = mpti_load_once(reinterpret_cast<const mpti_wide<V, T> *>(p + i));
         memcpy(x + i, &q, sizeof q);
     }
@@ -750,8 +750,7 @@ MPTI_D void mpti_load_rows(const T *p, uint64_t step, uint64_t rest, T x[R][V])
 template <uint32_t V, class T> MPTI_D void mpti_store_codes(T *p, uint32_t count, const T x[])
 {
     if (count >= V && mpti_is_aligned<V>(p)) {
-        MPTI_UNROLL
-        for (uint32_t i = 0; i < V; i += sizeof(mpti_wide<V, T>) / sizeof(T)) {
+        MPTI_FOR_BY(i, V, sizeof(mpti_wide<V, T>) / sizeof(T)) {
             mpti_wide<V, T> q;
             memcpy(&q, x + i, sizeof q);
             mpti_store_once(reinterpret_cast<mpti_wide<V, T> *>(p + i), q);
@@ -777,10 +776,8 @@ MPTI_D uint32_t mpti_max(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* Convert V patterns to those of floats, and back. The type gives the width of an element, and `format` which
  * of the two formats of this width it has. A whole array has one format, so the branch does not diverge. */
-#define MPTI_EACH(to, value)                      \
-    MPTI_UNROLL                                   \
-    for (uint32_t k = 0; k < V; k++) to[k] = value;
-#define MPTI_EITHER(condition, to, value, other)  \
+#define MPTI_EACH(to, value) MPTI_FOR(k, V) to[k] = value;
+#define MPTI_EITHER(condition, to, value, other) \
     { if (condition) { MPTI_EACH(to, value) } else { MPTI_EACH(to, other) } }
 
 /* odd: another rounding follows. Rounding a double to odd first makes the two act as one. */
@@ -800,8 +797,7 @@ MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], T y[], bool 
     if (sizeof(T) == 8) { MPTI_EACH(y, (T)mpti_f64_widen(u[k])) }
     else if (sizeof(T) == 4) { MPTI_EACH(y, (T)u[k]) }
     else if (sizeof(T) == 2) MPTI_EITHER(format == MPT_F16, y, mpti_f16_encode(u[k]), mpti_bf16_encode(u[k]))
-    else if (saturate) { MPTI_EACH(y, (T)mpti_fp8_code(u[k], format == MPT_E5M2, 1)) }
-    else MPTI_EITHER(format == MPT_E4M3, y, mpti_e4m3_encode(u[k]), mpti_e5m2_encode(u[k]))
+    else { MPTI_EACH(y, (T)mpti_fp8_code(u[k], format == MPT_E5M2, saturate)) }
 }
 
 template <uint32_t V, class T>
@@ -872,13 +868,8 @@ MPTI_D float mpti_rounded16(int32_t format, float x)
 
 /* ---- random bits ---- */
 
-/* Move the words `By` places to the front if ahead & By is not 0. */
-template <uint32_t By> MPTI_D void mpti_words_forward(uint32_t w[2 * MPTI_VEC], uint32_t ahead)
-{
-    MPTI_FOR(k, MPTI_VEC + By - 1) w[k] = ahead & By ? w[k + By] : w[k];
-}
-
-/* mpt_philox of eight elements from any `first` on. A variable index would put the words in local memory. */
+/* mpt_philox of eight elements from any `first` on. The words move to the front by 4, 2 and 1 places, as a
+ * variable index would put them in local memory. */
 MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_t seed, uint32_t r[MPTI_VEC])
 {
     const uint32_t ahead = (uint32_t)(first % 8);
@@ -894,11 +885,11 @@ MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_
             w[8 * q + 4 + k] = mpti_swap_halves(words.word[k]);
         }
     }
-    mpti_words_forward<4>(w, ahead);
-    mpti_words_forward<2>(w, ahead);
-    mpti_words_forward<1>(w, ahead);
-    MPTI_FOR(k, MPTI_VEC) r[k] = w[k];
+    MPTI_FOR(k, MPTI_VEC + 3) w[k] = ahead & 4u ? w[k + 4] : w[k];
+    MPTI_FOR(k, MPTI_VEC + 1) w[k] = ahead & 2u ? w[k + 2] : w[k];
+    MPTI_FOR(k, MPTI_VEC) r[k] = ahead & 1u ? w[k + 1] : w[k];
 }
+
 /* ---- a block ---- */
 
 /* Add one value per thread in adjacent pairs, as mpti_pair_sum does; the result is valid in thread 0. The
@@ -1304,8 +1295,7 @@ mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64
     uint32_t       x[V], random[MPTI_VEC];
     Out            y[V];
     mpti_load_codes<V>((const uint32_t *)src + i, count, x);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < V; k += MPTI_VEC) {
+    MPTI_FOR_BY(k, V, MPTI_VEC) {
         mpti_random8(first + i + k, random_stream, now, seed, random);
         mpti_codes_stochastic<MPTI_VEC>(format, x + k, random, y + k);
     }
@@ -1409,7 +1399,7 @@ mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_form
     In             x[V];
     float          f[V];
     uint8_t        y[V];
-    uint32_t       code[V], word[V / 4] = {0u}, most = 0u;
+    uint32_t       code[V], word[V / 8] = {0u}, most = 0u;
     mpti_load_codes<V>((const In *)src + i, count, x);
     mpti_codes_quick<V>(src_format, x, f);
     MPTI_FOR(k, V) most = mpti_max(mpti_f32_bits(f[k]) & 0x7fffffffu, most);
@@ -1425,19 +1415,17 @@ mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_form
         if (!b.powers) mpti_e2m1_limits(&b, scale ? scale : 1u, limit.at);
         MPTI_EACH(code, mpti_e2m1_code(limit.at, mpti_f32_bits(f[k])))
     } else {
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < V; k += 2) {
-            const uint32_t pair = mpti_fp8_pair(f[k], f[k + 1], b.m == 2);
-            code[k] = pair & 255u, code[k + 1] = pair >> 8;
+        MPTI_FOR_BY(k, V, 2) {
+            const uint16_t pair = mpti_fp8_pair(f[k], f[k + 1], b.m == 2);
+            memcpy(y + k, &pair, sizeof pair);
         }
     }
     if (b.packed && b.sign_at == 3) {
         MPTI_FOR(k, V) word[k / 8] |= code[k] << 4 * (k % 8);
-        memcpy(y, word, sizeof y);
+        memcpy(y, word, sizeof word);
         mpti_store_codes<V / 2>(codes + i / 2, (count + 1u) / 2u, y);
     } else {
-        MPTI_FOR(k, V) word[k / 4] |= code[k] << 8 * (k % 4);
-        memcpy(y, word, sizeof y);
+        if (b.sign_at == 3) MPTI_EACH(y, (uint8_t)code[k])
         mpti_store_codes<V>(codes + i, count, y);
     }
     if (i < n && !(b.powers && i % 32))
@@ -1488,8 +1476,7 @@ MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2
     mpti_codes_quick<V>(format, x, f);
     MPTI_FOR(k, V) most = mpti_max(mpti_f32_bits(f[k]) & 0x7fffffffu, most);
     if (most < 0x7f800000u && mpti_f32_is_finite(scale)) {
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < V; k += 2) {
+        MPTI_FOR_BY(k, V, 2) {
             const uint16_t pair = mpti_fp8_pair(mpti_mul(f[k], scale), mpti_mul(f[k + 1], scale), e5m2);
             memcpy(y + k, &pair, sizeof pair);
         }
