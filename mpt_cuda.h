@@ -1261,16 +1261,17 @@ MPT_HD constexpr uint32_t mpti_convert_each(size_t out, size_t in)
     return (uint32_t)(out > 2 * in ? 128 / out : 64 / in);
 }
 
-typedef void mpti_convert_kernel(void *dst, int32_t dst_format, const void *src, int32_t src_format,
-                                 uint64_t n, bool saturate);
-
+/* With a state, which the kernels of one width take, numbers are multiplied by its scale. */
 template <class Out, class In>
 MPTI_KERNEL(MPTI_THREADS)
-mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_format, uint64_t n, bool saturate)
+mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_format, uint64_t n,
+               mpt_cuda_state *state, bool saturate)
 {
     const uint32_t V = 16 / (sizeof(Out) > sizeof(In) ? sizeof(Out) : sizeof(In)), row = MPTI_THREADS * V;
     const uint32_t R = mpti_convert_each(sizeof(Out), sizeof(In)) / V;
     const uint64_t i = (uint64_t)blockIdx.x * R * row + threadIdx.x * V;
+    const bool     scales = sizeof(Out) == sizeof(In) && state;
+    const float    scale = scales ? state->scaler.scale : 1.0f;
     In             x[R][V];
     uint32_t       u[V];
     Out            y[V];
@@ -1278,9 +1279,11 @@ mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_forma
     MPTI_FOR(r, R) {
         const uint64_t at = i + r * row;
         mpti_codes_to_f32<V>(src_format, x[r], u, sizeof(Out) != 4);
+        if (scales) MPTI_EACH(u, mpti_f32_bits(mpti_mul(mpti_f32_make(u[k]), scale)))
         mpti_codes_from_f32<V>(dst_format, u, y, saturate);
         mpti_store_codes<V>((Out *)dst + at, mpti_inside<V>(at, n), y);
     }
+    if (scales && blockIdx.x == 0 && threadIdx.x == 0) state->scaler.in_use |= 3u;
 }
 
 template <class Out>
@@ -1309,18 +1312,17 @@ static uint32_t mpti_convert_bytes(mpt_format format)
          : mpti_is_fp8(format) ? 1u : 0u;
 }
 
-/* The kernel for these widths. No two formats have 8 bytes, or 4. */
-template <class Out, class Wide> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
+/* The kernel for these widths. No two formats have 8 bytes: there Wide is a type that is taken anyway. */
+typedef decltype(mpti_k_convert<uint8_t, uint8_t>) mpti_convert_kernel;
+template <class Out, class Wide = uint64_t> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
 {
-    return in == sizeof(Wide) ? mpti_k_convert<Out, Wide>
+    return in == 8 ? mpti_k_convert<Out, Wide> : in == 4 ? mpti_k_convert<Out, uint32_t>
          : in == 2 ? mpti_k_convert<Out, uint16_t> : mpti_k_convert<Out, uint8_t>;
 }
 static mpti_convert_kernel *mpti_convert_to(uint32_t out, uint32_t in)
 {
-    if (out > 2) return out == 8 ? mpti_convert_from<uint64_t, uint32_t>(in)
-                                 : mpti_convert_from<uint32_t, uint64_t>(in);
-    if (in == 8) return out == 2 ? mpti_k_convert<uint16_t, uint64_t> : mpti_k_convert<uint8_t, uint64_t>;
-    return out == 2 ? mpti_convert_from<uint16_t, uint32_t>(in) : mpti_convert_from<uint8_t, uint32_t>(in);
+    return out == 8 ? mpti_convert_from<uint64_t, uint32_t>(in) : out == 4 ? mpti_convert_from<uint32_t>(in)
+         : out == 2 ? mpti_convert_from<uint16_t>(in) : mpti_convert_from<uint8_t>(in);
 }
 
 /* Why the device does not convert between these formats with these options; NULL if it does. */
@@ -1360,7 +1362,7 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
                            o.seed, o.first_element, o.stream, o.step, state);
     return mpti_launch(c, __func__, mpti_convert_to(out, in),
                        mpti_blocks_of(n, mpti_convert_each(out, in)), MPTI_THREADS, stream, dst, dst_format,
-                       src, src_format, n, o.overflow == MPT_OVERFLOW_SATURATE);
+                       src, src_format, n, NULL, o.overflow == MPT_OVERFLOW_SATURATE);
 }
 
 /* The saturated FP8 codes of two numbers, `first` in the lower byte. They may be Inf, but not NaN. */
@@ -1651,35 +1653,16 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
 #endif /* MPT_NO_FP8 */
 
 // >>C17 implementation: the step -------------------------------------------------------------------
-template <class T>
-MPTI_KERNEL(MPTI_THREADS) mpti_k_scale(mpt_cuda_state *state, int32_t format, void *array, uint64_t n)
-{
-    const uint32_t R = 64 / (MPTI_VEC * sizeof(T)), V = MPTI_VEC;
-    const float    scale = state->scaler.scale;
-    const uint64_t i = (uint64_t)blockIdx.x * R * MPTI_LANES + threadIdx.x * MPTI_VEC;
-    T             *x = (T *)array + i;
-    T              code[R][MPTI_VEC];
-    uint32_t       u[MPTI_VEC];
-    mpti_load_rows<R, MPTI_VEC>(x, MPTI_LANES, i < n ? n - i : 0, code);
-    MPTI_FOR(r, R) {
-        const uint64_t at = i + r * MPTI_LANES;
-        mpti_codes_to_f32<MPTI_VEC>(format, code[r], u, false);
-        MPTI_EACH(u, mpti_f32_bits(mpti_mul(mpti_f32_make(u[k]), scale)))
-        mpti_codes_from_f32<MPTI_VEC>(format, u, code[r], false);
-        mpti_store_codes<MPTI_VEC>(x + r * MPTI_LANES, mpti_inside<V>(at, n), code[r]);
-    }
-    if (blockIdx.x == 0 && threadIdx.x == 0) state->scaler.in_use |= 3u;
-}
-
 MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format, void *x,
                                            size_t n, mpt_stream stream)
 {
     MPTI_REFUSE(!c || !state || mpti_no_array(x, n, sizeof(float)), MPT_E_ARG, "NULL, or too large an array");
     MPTI_REFUSE(!mpti_is_train_format(format), MPT_E_UNSUPPORTED, "format is not f32, f16 or bf16");
-    MPTI_REFUSE((uintptr_t)x % mpti_format_bytes(format), MPT_E_ARG, MPTI_UNALIGNED);
-    return mpti_launch(c, __func__, format == MPT_F32 ? mpti_k_scale<uint32_t> : mpti_k_scale<uint16_t>,
-                       mpti_blocks_of(n, format == MPT_F32 ? 16u : 32u), MPTI_THREADS, stream, state, format,
-                       x, n);
+    const uint32_t bytes = mpti_convert_bytes(format);
+    MPTI_REFUSE((uintptr_t)x % bytes, MPT_E_ARG, MPTI_UNALIGNED);
+    return mpti_launch(c, __func__, mpti_convert_to(bytes, bytes),
+                       mpti_blocks_of(n, mpti_convert_each(bytes, bytes)), MPTI_THREADS, stream, x, format, x,
+                       format, n, state, false);
 }
 
 /* The bad elements that a block found: how many of each cause, and the complement of the first one's key. */

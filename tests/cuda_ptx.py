@@ -134,7 +134,7 @@ def judge_conversions():
                     status = host.mpt_convert_n(to, ctypes.c_void_p(want), frm, ctypes.c_void_p(src),
                                                 ctypes.c_size_t(n), o, None)
                     for tid in range(threads):
-                        k.run(struct.pack("<QiiQiiQ?", got, to, 0, src, frm, 0, n, saturate), tid)
+                        k.run(struct.pack("<QiiQiiQQ?", got, to, 0, src, frm, 0, n, 0, saturate), tid)
                     a, b = read(got, n * BYTES[to]), read(want, n * BYTES[to])
                     wrong = [i for i in (places if n > 7 else range(n)) if
                              a[i * BYTES[to]:(i + 1) * BYTES[to]] != b[i * BYTES[to]:(i + 1) * BYTES[to]]]
@@ -394,7 +394,7 @@ def rows():
     def convert(to, frm):
         k = kernel("mpti_k_convertI" + CODE[BYTES[to]] + CODE[BYTES[frm]] + "E")
         src, dst = array(ones[frm] * (THREADS * 128)), array(bytes(BYTES[to] * THREADS * 128))
-        return (k, lambda n: k.run(struct.pack("<QiiQiiQ?", dst, to, 0, src, frm, 0, n * THREADS, 1)),
+        return (k, lambda n: k.run(struct.pack("<QiiQiiQQ?", dst, to, 0, src, frm, 0, n * THREADS, 0, 1)),
                 each_of(to, frm)[0])
 
     def stochastic(to):
@@ -417,10 +417,11 @@ def rows():
         return k, lambda n: k.run(struct.pack("<QQQiiQQ", *dst, src, frm, 0, n * THREADS, 0) + o), 16
 
     def scale(f):
-        k = kernel("mpti_k_scaleI" + CODE[BYTES[f]] + "E")
+        k = kernel("mpti_k_convertI" + CODE[BYTES[f]] * 2 + "E")
         x = array(ones[f] * (THREADS * 128))
         state = Step(F32, F16, 0, 0, 64).pointer[3]
-        return k, lambda n: k.run(struct.pack("<QiiQQ", state, f, 0, x, n * THREADS)), 64 // BYTES[f]
+        return (k, lambda n: k.run(struct.pack("<QiiQiiQQ?", x, f, 0, x, f, 0, n * THREADS, state, 0)),
+                64 // BYTES[f])
 
     def checks(f, write):
         k = kernel("mpti_k_checkILb%dE" % write)
