@@ -2019,10 +2019,13 @@ MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], f
     MPTI_FOR(k, MPTI_VEC) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
 
-/* Round eight elements to 16 bits stochastically, and store them. `at` and t->first are multiples of 8. */
-MPTI_D void mpti_stochastic_store(const mpt_tensor *t, void *array, int32_t format, uint64_t at,
-                                  uint32_t count, const float x[MPTI_VEC], uint32_t stream, uint64_t step)
+/* Store eight elements, rounded to nearest or, to 16 bits, stochastically. `at` and t->first are multiples of
+ * 8. stream is the tensor's index in the list (for moments, xor MPTI_STREAM_M or _V); step is the number of
+ * steps taken before this one. */
+MPTI_D void mpti_store_rounded(const mpt_tensor *t, bool stochastic, void *array, int32_t format, uint64_t at,
+                               uint32_t count, const float x[MPTI_VEC], uint32_t stream, uint64_t step)
 {
+    if (!stochastic) return mpti_store_some(array, format, at, count, x);
     uint16_t code[MPTI_VEC];
     uint32_t u[MPTI_VEC], random[MPTI_VEC];
     mpti_random8((t->first + at) / MPTI_VEC * MPTI_VEC, stream, step, t->seed, random);
@@ -2031,25 +2034,12 @@ MPTI_D void mpti_stochastic_store(const mpt_tensor *t, void *array, int32_t form
     mpti_store_codes<MPTI_VEC>((uint16_t *)array + at, count, code);
 }
 
-/* Store moments, as mpti_moment_out does, and weights. stream is the tensor's index in the list (for moments,
- * xor MPTI_STREAM_M or _V); step is the number of steps taken before this one. */
-MPTI_D void mpti_moments_store(const mpt_tensor *t, void *array, uint64_t at, uint32_t count,
-                               const float x[MPTI_VEC], uint32_t stream, uint64_t step)
-{
-    if (t->moments == MPT_MOMENTS_BF16)
-        mpti_stochastic_store(t, array, MPT_BF16, at, count, x, stream, step);
-    else
-        mpti_store_some(array, mpti_moments_format(t), at, count, x);
-}
-
 MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
                                const float w[MPTI_VEC], uint32_t stream, uint64_t step)
 {
     const int32_t format = t->param_format;
     uint16_t      high[MPTI_VEC], low[MPTI_VEC];
     float         rest[MPTI_VEC];
-    if (t->storage == MPT_STORE_STOCHASTIC)
-        return mpti_stochastic_store(t, t->param, format, at, count, w, stream, step);
     if (t->storage == MPT_STORE_SPLIT) {
         MPTI_FOR(k, MPTI_VEC) mpti_split(mpti_f32_bits(w[k]), &high[k], &low[k]);
         mpti_store_codes<MPTI_VEC>((uint16_t *)t->param + at, count, high);
@@ -2063,27 +2053,14 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     }
     if (t->storage == MPT_STORE_MASTER) mpti_store_some(t->master, MPT_F32, at, count, w);
     if (!t->param) return;
+    const bool random = t->storage == MPT_STORE_STOCHASTIC;
     MPTI_FOR(k, MPTI_VEC) rest[k] = t->rounded ? mpti_rounded16(t->rounded, w[k]) : w[k];
-    mpti_store_some(t->param, format, at, count, rest);
+    mpti_store_rounded(t, random, t->param, format, at, count, rest, stream, step);
 }
 
-/* Call an optimizer's function for one element, as mpt.h defines it: with a second moment, or without one. */
-template <class K>
-MPTI_D void mpti_element(void f(float, float *, float *, float *, float *, const K *), float g, float *w,
-                         float *m, float *v, float *v_max, const K *k)
-{
-    f(g, w, m, v, v_max, k);
-}
-template <class K>
-MPTI_D void mpti_element(void f(float, float *, float *, const K *), float g, float *w, float *m, float *,
-                         float *, const K *k)
-{
-    f(g, w, m, k);
-}
-
-/* What mpti_k_step uses of an optimizer, from its row in MPT_OPTIMIZERS and its function for one element: one
+/* What mpti_k_step uses of an optimizer, from its row in MPT_OPTIMIZERS and its formula for one element: one
  * steps an element; fit and close are for LAMB, before and after a chunk. */
-#define MPTI_OPS(name, hyper, element, is_last)                                                           \
+#define MPTI_OPS(name, hyper, formula, is_last)                                                           \
     struct mpti_##name##_ops {                                                                            \
         typedef mpt_##hyper      config;                                                                  \
         typedef mpti_##hyper##_k consts;                                                                  \
@@ -2095,7 +2072,8 @@ MPTI_D void mpti_element(void f(float, float *, float *, const K *), float g, fl
         }                                                                                                 \
         MPTI_D void one(uint32_t, float g, float *w, float *m, float *v, float *v_max, const consts *k)   \
         {                                                                                                 \
-            mpti_element(element, g, w, m, v, v_max, k);                                                  \
+            (void)v, (void)v_max;                                                                         \
+            formula;                                                                                      \
         }                                                                                                 \
         MPTI_D void fit(consts *, float) {}                                                               \
         MPTI_D void close(const consts *, const config *, uint64_t) {}                                    \
@@ -2107,26 +2085,28 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
 {
     const bool has_m = (Ops::needs(o) & MPT_NEEDS_M) != 0, has_v = (Ops::needs(o) & MPT_NEEDS_V) != 0;
     const bool has_v_max = has_v && Ops::last_pass && (Ops::needs(o) & MPT_NEEDS_V_MAX) != 0;
+    const bool    random = t->moments == MPT_MOMENTS_BF16;
+    const int32_t format = mpti_moments_format(t);
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
         const uint32_t count = mpti_inside<MPTI_VEC>(i, chunk->n);
         const uint64_t at = chunk->first + i;
         uint32_t       raw[4][MPTI_VEC] = {{0u}};
         float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC], v[MPTI_VEC], v_max[MPTI_VEC] = {0.0f};
-        if (has_v_max) mpti_load_some(t->v_max, mpti_moments_format(t), at, count, v_max);
+        if (has_v_max) mpti_load_some(t->v_max, format, at, count, v_max);
         if (Ops::reads_grad) mpti_load_raw(t->grad, t->grad_format, at, count, raw[0]);
         mpti_weights_raw(t, at, count, raw[1]);
-        if (has_m) mpti_load_raw(t->m, mpti_moments_format(t), at, count, raw[2]);
-        if (has_v) mpti_load_raw(t->v, mpti_moments_format(t), at, count, raw[3]);
+        if (has_m) mpti_load_raw(t->m, format, at, count, raw[2]);
+        if (has_v) mpti_load_raw(t->v, format, at, count, raw[3]);
         mpti_raw_to_f32(t->grad_format, raw[0], g);
         mpti_weights_of(t, raw[1], w);
-        mpti_raw_to_f32(mpti_moments_format(t), raw[2], m);
-        mpti_raw_to_f32(mpti_moments_format(t), raw[3], v);
+        mpti_raw_to_f32(format, raw[2], m);
+        mpti_raw_to_f32(format, raw[3], v);
         MPTI_FOR(j, MPTI_VEC) Ops::one(j, g[j], &w[j], &m[j], &v[j], &v_max[j], k);
         if (has_m && Ops::writes_moments)
-            mpti_moments_store(t, t->m, at, count, m, chunk->tensor ^ MPTI_STREAM_M, o->t);
+            mpti_store_rounded(t, random, t->m, format, at, count, m, chunk->tensor ^ MPTI_STREAM_M, o->t);
         if (has_v && Ops::writes_moments)
-            mpti_moments_store(t, t->v, at, count, v, chunk->tensor ^ MPTI_STREAM_V, o->t);
-        if (has_v_max) mpti_store_some(t->v_max, mpti_moments_format(t), at, count, v_max);
+            mpti_store_rounded(t, random, t->v, format, at, count, v, chunk->tensor ^ MPTI_STREAM_V, o->t);
+        if (has_v_max) mpti_store_some(t->v_max, format, at, count, v_max);
         if (Ops::last_pass) mpti_weights_store(t, at, count, w, chunk->tensor, o->t);
     }
 }
@@ -2179,11 +2159,7 @@ mpti_k_step(MPTI_OF_LIST, uint64_t sizes, mpt_cuda_state *state, typename Ops::c
 
 /* ---- LAMB, four kernels: moments; norms of each chunk; factor of each tensor; weights ---- */
 
-MPTI_D void mpti_lamb_1(float g, float *w, float *m, float *v, float *, const mpti_adamw_k *k)
-{
-    mpti_adamw_moments_1(g, *w, m, v, k);
-}
-MPTI_OPS(lamb, adamw, mpti_lamb_1, false)
+MPTI_OPS(lamb, adamw, mpti_adamw_moments_1(g, *w, m, v, k), false)
 
 /* What the second and fourth kernel share: they read weights and moments as stored, not gradients. */
 struct mpti_lamb_stored_ops : mpti_lamb_ops {
@@ -2245,24 +2221,21 @@ mpti_k_lamb_factors(mpti_cuda_tensor *tensors, uint64_t tensor_count, const doub
     }
 }
 
-static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_list *l, mpt_cuda_state *state,
-                                 const mpt_lamb *o, mpt_stream stream)
+#define MPTI_PASS(call, ops, o, l2) \
+    mpti_launch_list(c, call, mpti_k_step<mpti_##ops>, list, stream, list->sizes, state, o, l2)
+
+static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_list *list,
+                                 mpt_cuda_state *state, const mpt_lamb *o, mpt_stream stream)
 {
-    mpt_status status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_ops>, l, stream, l->sizes, state, *o,
-                                         false);
     mpti_lamb_norms_ops::config norms;
     (mpt_lamb &)norms = *o;
-    norms.partial = l->partial;
+    norms.partial = list->partial;
+    mpt_status status = MPTI_PASS(call, lamb_ops, *o, false);
+    if (status == MPT_OK) status = MPTI_PASS(call, lamb_norms_ops, norms, false);
     if (status == MPT_OK)
-        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_norms_ops>, l, stream, l->sizes, state,
-                                  norms, false);
-    if (status == MPT_OK)
-        status = mpti_launch(c, call, mpti_k_lamb_factors, l->tensor_count, MPTI_THREADS,
-                             stream, l->tensors, l->tensor_count, l->partial, state, *o);
-    if (status == MPT_OK)
-        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_along_ops>, l, stream, l->sizes, state, *o,
-                                  false);
-    return status;
+        status = mpti_launch(c, call, mpti_k_lamb_factors, list->tensor_count, MPTI_THREADS, stream,
+                             list->tensors, list->tensor_count, list->partial, state, *o);
+    return status == MPT_OK ? MPTI_PASS(call, lamb_along_ops, *o, false) : status;
 }
 
 /* ---- the calls ---- */
@@ -2303,19 +2276,20 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
 }
 
 /* The calls for the rows of MPT_OPTIMIZERS whose last column is 1. ONE: one pass of mpti_k_step, with the
- * function for one element that `hyper` names. L2: with the kernel of the row ONE above it that has the same
- * `hyper`. OWN: several passes, by a function like mpti_cuda_lamb. */
+ * formula for one element of `hyper`. L2: with the kernel of the row ONE above it that has the same `hyper`.
+ * OWN: several passes, by a function like mpti_cuda_lamb. */
+#define MPTI_ONE_sgd   mpti_sgd_1(g, w, m, k)
+#define MPTI_ONE_adamw mpti_adamw_1(g, w, m, v, v_max, k)
+#define MPTI_ONE_lion  mpti_lion_1(g, w, m, k)
 #define MPTI_TAKES_OWN MPTI_STEP_OPTIONS
 #define MPTI_TAKES_ONE (MPTI_STEP_OPTIONS | MPT_STEP_AMSGRAD)
 #define MPTI_TAKES_L2  MPTI_TAKES_ONE
 #define MPTI_OPS_OWN(hyper)
-#define MPTI_OPS_ONE(hyper) MPTI_OPS(hyper, hyper, mpti_##hyper##_1, true)
+#define MPTI_OPS_ONE(hyper) MPTI_OPS(hyper, hyper, MPTI_ONE_##hyper, true)
 #define MPTI_OPS_L2(hyper)
 #define MPTI_RUN_OWN(name, hyper) mpti_cuda_##name(c, __func__, list, state, o, stream)
-#define MPTI_RUN_ONE(name, hyper) MPTI_RUN_PASS(hyper, false)
-#define MPTI_RUN_L2(name, hyper)  MPTI_RUN_PASS(hyper, true)
-#define MPTI_RUN_PASS(hyper, l2)                                                                           \
-    mpti_launch_list(c, __func__, mpti_k_step<mpti_##hyper##_ops>, list, stream, list->sizes, state, *o, l2)
+#define MPTI_RUN_ONE(name, hyper) MPTI_PASS(__func__, hyper##_ops, *o, false)
+#define MPTI_RUN_L2(name, hyper)  MPTI_PASS(__func__, hyper##_ops, *o, true)
 #define MPTI_CUDA_STEP_0(name, hyper, passes)
 #define MPTI_CUDA_STEP_1(name, hyper, passes)                                                              \
     MPTI_OPS_##passes(hyper)                                                                               \
@@ -2877,7 +2851,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
  *   loop over chunks with a grid stride, and let the last block write the result into mpt_cuda_state; no host
  *   sync, no allocation. The call refuses bad arguments before it queues anything; error texts name the call.
  * An optimizer: set the last column of its row in MPT_OPTIMIZERS to 1, and declare its call in >>C7. With ONE
- *   pass that is all; with OWN passes, write a function like mpti_cuda_lamb in >>C18.
+ *   pass, add a line to MPTI_ONE_ in >>C18; with OWN passes, write a function like mpti_cuda_lamb there.
  * A format of mpt_cuda_convert_n: add its formulas to those of its width (mpti_codes_to_f32,
  *   mpti_codes_from_f32, mpti_codes_stochastic in >>C12), and its size to mpti_convert_bytes (>>C15).
  * Tests: compare with the CPU function by memcmp in tests/test_cuda*.cu, at all sizes used there, shuffled,
