@@ -163,8 +163,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, co
                                            mpt_stream stream);
 
 // >>C5 conversion ----------------------------------------------------------------------------------
-/* mpt_cuda_convert_n -- mpt_convert_n on device memory, with the same bits: between any two of f64, f32, f16,
- * bf16, e4m3 and e5m2.
+/* mpt_cuda_convert_n -- mpt_convert_n on device memory, the same bits: of f64, f32, f16, bf16, e4m3 and e5m2.
  *   dst     out  [n], aligned to its element size; full speed needs dst and src aligned to 16 bytes
  *   src     in   [n], likewise; must not overlap dst
  *   opts    in   NULL for the defaults; otherwise it is copied at the call, and may ask for one of these:
@@ -190,8 +189,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, v
  *             need them: uint8_t [(lines + 127) / 128][(blocks of a line + 3) / 4][512], in tiles of 128
  *             lines by 4 blocks, with line l and block k of a tile at l % 32 * 16 + l / 32 * 4 + k, and 0
  *             beyond the matrix
- * Errors: MPT_E_ARG as on the CPU, and for cols; also MPT_E_UNSUPPORTED (MXFP6, another src_format, other
- * options). */
+ * Errors: MPT_E_ARG as on the CPU, and for cols; MPT_E_UNSUPPORTED (MXFP6, other src_format or options). */
 MPT_CUDA_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8_t *codes,
                                                   uint8_t *scales, mpt_format src_format, const void *src,
                                                   size_t n, size_t cols, const mpt_block_opts *opts,
@@ -484,16 +482,14 @@ typedef struct mpt_cuda_ranges mpt_cuda_ranges;    /* one range report per tenso
 /* Which array of each tensor to count. */
 typedef MPTI_ENUM(mpt_cuda_array) { MPT_CUDA_GRAD, MPT_CUDA_PARAM, MPT_CUDA_MASTER } mpt_cuda_array;
 
-/* mpt_cuda_ranges_create, mpt_cuda_ranges_destroy -- empty reports against a format, one per tensor; as the
- * calls of >>C4.
+/* mpt_cuda_ranges_create, mpt_cuda_ranges_destroy -- empty reports (>>C4), one per tensor, against a format.
  *   list  in  must outlive the reports
  * Errors: also MPT_E_MEMORY, and MPT_E_UNSUPPORTED as mpt_range_init. */
 MPT_CUDA_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
                                                mpt_format format);
 MPT_CUDA_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges);
 
-/* mpt_cuda_ranges_add -- count the numbers in one array of every tensor, in one launch; a tensor without that
- * array adds nothing.
+/* mpt_cuda_ranges_add -- count the numbers in one array of all tensors that have it, in one launch.
  *   every  in  1: all numbers; k: the first of every k groups of eight, a sample at 1/k of the cost */
 MPT_CUDA_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt_cuda_array array,
                                             uint32_t every, mpt_stream stream);
@@ -533,9 +529,8 @@ static inline mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
 #define MPTI_SWAP(x, y) t.x = g->y, t.y = g->x
     MPTI_SWAP(m, n), MPTI_SWAP(a, b), MPTI_SWAP(lda, ldb), MPTI_SWAP(a_stride, b_stride);
     MPTI_SWAP(a_format, b_format), MPTI_SWAP(trans_a, trans_b), MPTI_SWAP(a_scale, b_scale);
-    t.epilogue = g->epilogue & ~(MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B);
-    if (g->epilogue & MPT_EPILOGUE_BGRAD_A) t.epilogue |= MPT_EPILOGUE_BGRAD_B;
-    if (g->epilogue & MPT_EPILOGUE_BGRAD_B) t.epilogue |= MPT_EPILOGUE_BGRAD_A;
+    if (!(g->epilogue & MPT_EPILOGUE_BGRAD_A) != !(g->epilogue & MPT_EPILOGUE_BGRAD_B))
+        t.epilogue ^= MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B;
     t.row_major = 0u;
     return t;
 }
@@ -930,6 +925,14 @@ MPTI_D uint32_t mpti_block_max(uint32_t x)
     return x;
 }
 
+/* Raise *to, the bits of a float or an integer, to the maximum over a block, if it is not NULL. */
+MPTI_D void mpti_block_raise(void *to, uint32_t mine)
+{
+    if (!to) return;
+    mine = mpti_block_max(mine);
+    if (threadIdx.x == 0) atomicMax((unsigned *)to, mine);
+}
+
 /* True in all threads of the last block, which sees what all others wrote. The counter wraps to 0. */
 MPTI_D bool mpti_is_last_block(uint32_t *blocks_done)
 {
@@ -957,8 +960,8 @@ struct mpt_cuda {
     const mpt_cuda_state *checked;          /* likewise of the last check */
     const mpt_cuda_list  *checked_by;
     mpti_lt   *gemm;                        /* what mpt_cuda_gemm needs; NULL until mpt_cuda_gemm_open */
-    void     (*gemm_close)(mpt_cuda *c);    /* frees gemm */
 };
+static void mpti_gemm_close(mpt_cuda *c);   /* frees gemm */
 
 /* Set the error text to "call: why (advice)", truncated if it is too long. */
 static void mpti_cuda_say(mpt_cuda *c, const char *call, const char *why, const char *advice)
@@ -1076,7 +1079,7 @@ MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
 MPT_DEF void mpt_cuda_destroy(mpt_cuda *c)
 {
     if (!c) return;
-    if (c->gemm_close) c->gemm_close(c);
+    if (c->gemm) mpti_gemm_close(c);
     if (--c->users == 0) free(c);
 }
 
@@ -1156,11 +1159,10 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
 MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
                                         size_t count)
 {
-    mpt_fault  fault;
-    mpt_status status;
+    mpt_fault fault;
     if (out) *out = NULL;
     MPTI_REFUSE(!c || !out, MPT_E_ARG, "NULL argument");
-    status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, &fault);
+    mpt_status status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, &fault);
     MPTI_REFUSE(status != MPT_OK, status, fault.why);
     MPTI_REFUSE(count > 0xffffffffu, MPT_E_ARG, "more than 2^32 - 1 tensors");
     for (size_t i = 0; i < count; i++) {
@@ -1492,14 +1494,6 @@ MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2
     }
 }
 
-/* Raise *amax, if not NULL, to the maximum over a block, in any order. All threads of the block call this. */
-MPTI_D void mpti_block_note_amax(float *amax, uint32_t mine)
-{
-    if (!amax) return;
-    mine = mpti_block_max(mine);
-    if (threadIdx.x == 0) atomicMax((unsigned *)amax, mine);
-}
-
 /* In is uint32_t for f32, uint16_t for f16 and bf16. */
 template <class In>
 MPTI_KERNEL(MPTI_THREADS)
@@ -1516,7 +1510,7 @@ mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n,
     mpti_load_codes<V>((const In *)src + i, count, x);
     mpti_fp8_codes<V>(src_format, x, factor, e5m2, y, &most);
     if (dst) mpti_store_codes<V>(dst + i, count, y);
-    mpti_block_note_amax(amax, most);
+    mpti_block_raise(amax, most);
 }
 
 /* The transpose goes through shared memory in tiles of 64 x 64 codes. A thread has 4 x 4 of them: it reads
@@ -1561,7 +1555,7 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
         memcpy(code, &tile[mpti_tile_place(c, w)], sizeof code);
         if (col + c < cols) mpti_store_codes<4>(transposed + (col + c) * rows + row + 4 * w, tall, code);
     }
-    mpti_block_note_amax(amax, most);
+    mpti_block_raise(amax, most);
 }
 
 /* One block per tensor. The history moves on in place, 256 entries at a time. With `init` nothing is read. */
@@ -1646,9 +1640,8 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
     return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
                                                           : mpti_k_fp8_transpose<uint16_t>,
-                       tiles, MPTI_THREADS, stream, (uint8_t *)dst,
-                       (uint8_t *)transposed, src, src_format, rows, cols, scale, amax,
-                       dst_format == MPT_E5M2);
+                       tiles, MPTI_THREADS, stream, (uint8_t *)dst, (uint8_t *)transposed, src, src_format,
+                       rows, cols, scale, amax, dst_format == MPT_E5M2);
 }
 #endif /* MPT_NO_FP8 */
 
@@ -1777,7 +1770,7 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
 /* The last block adds the partial sums and writes the step record, with counts and the first bad element. */
 MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk *chunks,
                                     uint64_t chunk_count, const double *partial, float factor,
-                                    uint32_t stage)
+                                    uint32_t stage, uint64_t sizes)
 {
     double slot = 0.0;
     for (uint64_t i = threadIdx.x; i < chunk_count; i += MPTI_SLOTS) slot += partial[i];
@@ -1790,6 +1783,7 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     s->bad_index = state->bad ? chunks[key >> 16].first + (key >> 2 & 0x3fffu) : 0u;
     s->bad_cause = state->bad ? 1u << (key & 3u) : 0u;
     mpti_step_checked(&state->scaler, s, slot, factor, stage);
+    s->sizes = sizes;
     state->bad_first = state->bad_count[0] = state->bad_count[1] = state->bad_count[2] = 0u;
     state->bad = 0u;
 }
@@ -1826,11 +1820,10 @@ mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state, uint32_t part
     }
     mpti_block_add_bad(state, bad);
     if (!mpti_is_last_block(&state->blocks_done)) return;
-    if (in_order) {
+    if (in_order)
         mpti_block_finish_check(state, chunks, chunk_count, partial, Write ? 1.0f : factor,
-                                part | (Write ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED));
-        if (threadIdx.x == 0) state->step.sizes = sizes;
-    } else if (threadIdx.x == 0) {
+                                part | (Write ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED), sizes);
+    else if (threadIdx.x == 0) {
         state->misuse++;
         mpti_refuse_check(&state->scaler, &state->step);
     }
@@ -1844,20 +1837,15 @@ MPTI_D void mpti_block_zero(const mpt_tensor *t, const mpti_cuda_chunk *chunk)
         mpti_store_some(t->grad, t->grad_format, chunk->first + i, mpti_inside<MPTI_VEC>(i, chunk->n), zero);
 }
 
-MPTI_KERNEL(MPTI_THREADS) mpti_k_zero(MPTI_OF_LIST)
-{
-    for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
-        const mpti_cuda_chunk chunk = chunks[i];
-        const mpt_tensor      t = tensors[chunk.tensor].tensor;
-        mpti_block_zero(&t, &chunk);
-    }
-}
-
+/* Add the gradients of others; without others set them to 0. */
 MPTI_KERNEL(MPTI_THREADS) mpti_k_accumulate(MPTI_OF_LIST, const mpti_cuda_tensor *others)
 {
     for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
         const mpti_cuda_chunk chunk = chunks[i];
-        const mpt_tensor      t = tensors[chunk.tensor].tensor, o = others[chunk.tensor].tensor;
+        const mpt_tensor      t = tensors[chunk.tensor].tensor;
+        if (!others) mpti_block_zero(&t, &chunk);
+        if (!others) continue;
+        const mpt_tensor o = others[chunk.tensor].tensor;
         for (uint32_t k = threadIdx.x * MPTI_VEC; k < chunk.n; k += MPTI_LANES) {
             const uint32_t count = mpti_inside<MPTI_VEC>(k, chunk.n);
             uint32_t       raw[2][MPTI_VEC] = {{0u}};
@@ -1885,7 +1873,7 @@ MPT_DEF mpt_status mpt_cuda_accumulate(mpt_cuda *c, const mpt_cuda_list *dst, co
 MPT_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, mpt_stream stream)
 {
     MPTI_REFUSE(!c || !list, MPT_E_ARG, "NULL argument");
-    return mpti_launch_list(c, __func__, mpti_k_zero, list, stream);
+    return mpti_launch_list(c, __func__, mpti_k_accumulate, list, stream, NULL);
 }
 
 static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -2019,9 +2007,8 @@ MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], f
     MPTI_FOR(k, MPTI_VEC) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
 
-/* Store eight elements, rounded to nearest or, to 16 bits, stochastically. `at` and t->first are multiples of
- * 8. stream is the tensor's index in the list (for moments, xor MPTI_STREAM_M or _V); step is the number of
- * steps taken before this one. */
+/* Store eight elements, rounded to nearest or, to 16 bits, stochastically: `at` and t->first are multiples of
+ * 8, stream is the tensor's index (moments: xor MPTI_STREAM_M or _V), step counts the steps before this. */
 MPTI_D void mpti_store_rounded(const mpt_tensor *t, bool stochastic, void *array, int32_t format, uint64_t at,
                                uint32_t count, const float x[MPTI_VEC], uint32_t stream, uint64_t step)
 {
@@ -2545,7 +2532,6 @@ static void mpti_gemm_close(mpt_cuda *c)
     if (lt->owned) (void)cudaFree(lt->workspace);
     free(lt);
     c->gemm = NULL;
-    c->gemm_close = NULL;
 }
 
 /* cublasLt (13.1, Hopper) refuses an FP8 scale off 16 bytes. Copy such a one behind the workspace. */
@@ -2559,17 +2545,15 @@ static cudaError_t mpti_gemm_aligned(const mpti_lt *lt, const void **scale, size
 
 MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes)
 {
-    mpt_gpu    gpu = mpt_gpu_from_cc(0);
-    mpt_status status;
+    mpt_gpu gpu = mpt_gpu_from_cc(0);
     if (!c || (workspace && bytes < 256) || (uintptr_t)workspace % 256)
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "no context, or a workspace that is not as described");
     if (c->gemm) return MPT_OK;
-    status = mpti_cuda_result(c, mpti_cuda_here(c), __func__);
+    mpt_status status = mpti_cuda_result(c, mpti_cuda_here(c), __func__);
     if (status == MPT_OK) status = mpt_cuda_gpu(c, &gpu);
     if (status != MPT_OK) return status;
     c->gemm = (mpti_lt *)calloc(1, sizeof *c->gemm);
     MPTI_REFUSE(!c->gemm, MPT_E_MEMORY, "out of host memory");
-    c->gemm_close = mpti_gemm_close;
     c->gemm->cc = gpu.cc;
     c->gemm->bytes = (bytes ? bytes : (size_t)32 << 20) / 16u * 16u - (workspace ? 32u : 0u);
     c->gemm->workspace = workspace;
@@ -2585,7 +2569,6 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
 {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     mpti_gemm_plan       *plan = NULL;
-    cublasStatus_t        e;
     if (!c || !g || !g->a || !g->b || !g->d || (g->epilogue & MPTI_EPILOGUE_BIAS && !g->bias) ||
         (g->epilogue & MPTI_EPILOGUE_AUX && !g->aux) || (g->block_scales && !(g->a_scale && g->b_scale)))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, matrix, bias, aux, or scales of blocks");
@@ -2604,7 +2587,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     if (wrong == cudaSuccess) wrong = mpti_gemm_aligned(c->gemm, &t.b_scale, 1, stream);
     if (wrong == cudaSuccess) wrong = cudaThreadExchangeStreamCaptureMode(&mode);
     if (wrong != cudaSuccess) return mpti_cuda_result(c, wrong, __func__);
-    e = mpti_gemm_plan_of(c->gemm, &t, &plan);
+    cublasStatus_t e = mpti_gemm_plan_of(c->gemm, &t, &plan);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmul(c->gemm->handle, plan->operation, &t.alpha, t.a, plan->layout[0], t.b,
                            plan->layout[1], &t.beta, mpti_is_fp8(t.d_format) ? NULL : t.d,
@@ -2616,6 +2599,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
 
 #else
 
+static void mpti_gemm_close(mpt_cuda *) {}
 static mpt_status mpti_gemm_without(mpt_cuda *c, const char *call)
 {
     return mpti_cuda_bad(c, c ? MPT_E_UNSUPPORTED : MPT_E_ARG, call,
@@ -2738,10 +2722,7 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
             mpti_block_ranges(count, (const uint16_t *)x, format, &chunk, every, &l, extreme);
         fresh = c + gridDim.x >= chunk_count || chunks[c + gridDim.x].tensor != chunk.tensor;
         if (!fresh) continue;
-        MPTI_FOR(k, 2) {                    /* waits until all have counted */
-            const uint32_t most = mpti_block_max(extreme[k]);
-            if (threadIdx.x == 0) atomicMax(&r->extreme[k], most);
-        }
+        MPTI_FOR(k, 2) mpti_block_raise(&r->extreme[k], extreme[k]);    /* waits until all have counted */
         for (uint32_t i = threadIdx.x; i < MPTI_COUNTS; i += MPTI_THREADS)
             if (count[i]) atomicAdd(&r->count[i], (unsigned long long)count[i]);
         __syncthreads();                    /* all counts have been read */
@@ -2771,16 +2752,15 @@ MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, co
 {
     if (out) *out = NULL;
     MPTI_REFUSE(!c || !out || !list, MPT_E_ARG, "NULL argument");
-    const uint64_t count = list->tensor_count;
-    mpt_range      empty;
-    mpt_status     status = mpt_range_init(&empty, format);
+    mpt_range  empty;
+    mpt_status status = mpt_range_init(&empty, format);
     MPTI_REFUSE(status != MPT_OK, status, mpt_status_text(status));
     mpt_cuda_ranges *const r = (mpt_cuda_ranges *)calloc(1, sizeof *r);
     MPTI_REFUSE(!r, MPT_E_MEMORY, "out of host memory");
     r->list = list;
     r->empty = empty;
     cudaError_t e = mpti_cuda_here(c);
-    mpti_cuda_table(&e, &r->range, NULL, (count + !count) * sizeof *r->range);
+    mpti_cuda_table(&e, &r->range, NULL, list->tensor_count * sizeof *r->range + 1);
     status = mpti_cuda_result(c, e, __func__);
     if (status == MPT_OK)
         *out = r;
