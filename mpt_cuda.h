@@ -546,9 +546,8 @@ static inline int mpti_gemm_epilogue_ok(const mpt_gemm_args *t)
                    one = forward | backward | (e & (MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B));
     const int64_t  unit = e & (MPT_EPILOGUE_RELU | MPT_EPILOGUE_DRELU) ? 128 : 8;
     if (e > 511u || one & (one - 1u) || (e & MPT_EPILOGUE_BIAS && one != forward) ||
-        (e & MPT_EPILOGUE_AUX && !forward) || (e & MPT_EPILOGUE_BGRAD && !backward))
-        return 0;
-    if ((e & MPT_EPILOGUE_BGRAD_A && t->trans_a) || (e & MPT_EPILOGUE_BGRAD_B && !t->trans_b))
+        (e & MPT_EPILOGUE_AUX && !forward) || (e & MPT_EPILOGUE_BGRAD && !backward) ||
+        (e & MPT_EPILOGUE_BGRAD_A && t->trans_a) || (e & MPT_EPILOGUE_BGRAD_B && !t->trans_b))
         return 0;
     return !(e & MPTI_EPILOGUE_AUX) ||
            (t->ldaux >= t->m && !(t->ldaux % unit) && !((uintptr_t)t->aux % 16u));
@@ -960,8 +959,8 @@ struct mpt_cuda {
     const mpt_cuda_state *checked;          /* likewise of the last check */
     const mpt_cuda_list  *checked_by;
     mpti_lt   *gemm;                        /* what mpt_cuda_gemm needs; NULL until mpt_cuda_gemm_open */
+    void     (*gemm_close)(mpt_cuda *c);    /* frees gemm */
 };
-static void mpti_gemm_close(mpt_cuda *c);   /* frees gemm */
 
 /* Set the error text to "call: why (advice)", truncated if it is too long. */
 static void mpti_cuda_say(mpt_cuda *c, const char *call, const char *why, const char *advice)
@@ -1079,7 +1078,7 @@ MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
 MPT_DEF void mpt_cuda_destroy(mpt_cuda *c)
 {
     if (!c) return;
-    if (c->gemm) mpti_gemm_close(c);
+    if (c->gemm_close) c->gemm_close(c);
     if (--c->users == 0) free(c);
 }
 
@@ -2532,6 +2531,7 @@ static void mpti_gemm_close(mpt_cuda *c)
     if (lt->owned) (void)cudaFree(lt->workspace);
     free(lt);
     c->gemm = NULL;
+    c->gemm_close = NULL;
 }
 
 /* cublasLt (13.1, Hopper) refuses an FP8 scale off 16 bytes. Copy such a one behind the workspace. */
@@ -2554,6 +2554,7 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
     if (status != MPT_OK) return status;
     c->gemm = (mpti_lt *)calloc(1, sizeof *c->gemm);
     MPTI_REFUSE(!c->gemm, MPT_E_MEMORY, "out of host memory");
+    c->gemm_close = mpti_gemm_close;
     c->gemm->cc = gpu.cc;
     c->gemm->bytes = (bytes ? bytes : (size_t)32 << 20) / 16u * 16u - (workspace ? 32u : 0u);
     c->gemm->workspace = workspace;
@@ -2599,7 +2600,6 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
 
 #else
 
-static void mpti_gemm_close(mpt_cuda *) {}
 static mpt_status mpti_gemm_without(mpt_cuda *c, const char *call)
 {
     return mpti_cuda_bad(c, c ? MPT_E_UNSUPPORTED : MPT_E_ARG, call,
