@@ -862,8 +862,13 @@ MPTI_D float mpti_rounded16(int32_t format, float x)
 
 /* ---- random bits ---- */
 
-/* mpt_philox of eight elements from any `first` on. The words move to the front by 4, 2 and 1 places, as a
- * variable index would put them in local memory. */
+/* Move the words `By` places to the front if ahead & By is not 0. A function: written out it is slower. */
+template <uint32_t By> MPTI_D void mpti_words_forward(uint32_t w[2 * MPTI_VEC], uint32_t ahead)
+{
+    MPTI_FOR(k, MPTI_VEC + By - 1) w[k] = ahead & By ? w[k + By] : w[k];
+}
+
+/* mpt_philox of eight elements from any `first` on. A variable index would put the words in local memory. */
 MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_t seed, uint32_t r[MPTI_VEC])
 {
     const uint32_t ahead = (uint32_t)(first % 8);
@@ -879,9 +884,10 @@ MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_
             w[8 * q + 4 + k] = mpti_swap_halves(words.word[k]);
         }
     }
-    MPTI_FOR(k, MPTI_VEC + 3) w[k] = ahead & 4u ? w[k + 4] : w[k];
-    MPTI_FOR(k, MPTI_VEC + 1) w[k] = ahead & 2u ? w[k + 2] : w[k];
-    MPTI_FOR(k, MPTI_VEC) r[k] = ahead & 1u ? w[k + 1] : w[k];
+    mpti_words_forward<4>(w, ahead);
+    mpti_words_forward<2>(w, ahead);
+    mpti_words_forward<1>(w, ahead);
+    MPTI_FOR(k, MPTI_VEC) r[k] = w[k];
 }
 
 /* ---- a block ---- */
@@ -1177,10 +1183,9 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     l->context = c;
     c->users++;
     l->tensor_count = count;
-    for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u) {
-        const unsigned all = need == MPTI_ZEROES ? MPT_NEEDS_GRAD | need : need;
-        if (mpt_tensors_validate(tensors, count, all, NULL) == MPT_OK) l->has |= need;
-    }
+    for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u)
+        if (mpt_tensors_validate(tensors, count, need | (need & MPTI_ZEROES ? MPT_NEEDS_GRAD : 0u), NULL) ==
+            MPT_OK) l->has |= need;
     status = mpt_tensors_validate(tensors, count, l->has % MPTI_ZEROES, &fault);      /* together */
     status = status == MPT_OK ? mpti_cuda_list_fill(l, tensors, count)
                               : mpti_cuda_bad(c, status, __func__, fault.why);
