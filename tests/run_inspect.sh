@@ -190,6 +190,9 @@ printf '\0\0\200\077\0\0\0\100' > "$out/first/n.f32"                 # 1, 2
 printf '\0\0\300\177\0\0\0\100' > "$out/second/n.f32"                # NaN, 2
 says "a new NaN is not kept" 0 '"f16":{"keeps":0,' "$inspect" --json --raw f32 --diff "$out/first/n.f32" \
     "$out/second/n.f32"
+cp "$out/second/n.f32" "$out/other.f32"
+says "names of single tensors do not matter" 1 "': changed>=50%" "$inspect" --fail-if 'changed>=50%' \
+    --raw f32 --diff "$out/first/n.f32" "$out/other.f32"
 says "a rule that holds" 1 "': f16.overflow>0" "$inspect" --fail-if 'f16.overflow>0' "$model"
 says "a rule in dB"     1 "'model.logit_outliers': f16.db<60" "$inspect" --fail-if 'f16.db<60' "$model"
 says "a rule in shares" 1 "flushed>=5%" "$inspect" --fail-if 'f16.flushed>=5%' "$model"

@@ -1,6 +1,6 @@
 /* diff.c -- what changed from one checkpoint to another: which tensors changed, by how much, and in which
  * format the change would disappear. Tensors with the same name, shape and order are compared value by value,
- * even if their types differ. */
+ * even if their types differ; and so are two files of one tensor each, such as .npy, whatever its name. */
 #include "inspect.h"
 
 #include <math.h>
@@ -107,7 +107,10 @@ row *diff_rows(model *a, size_t a_files, model *b, size_t b_files, size_t *n)
         qsort(y, nb, sizeof *y, by_name);
     }
     for (*n = 0; rows && (i < na || j < nb); ++*n) {
-        const int order = i == na ? 1 : j == nb ? -1 : strcmp(x[i].t[0]->name, y[j].t[0]->name);
+        const int order = i == na         ? 1
+                          : j == nb       ? -1
+                          : na + nb == 2  ? 0
+                                          : strcmp(x[i].t[0]->name, y[j].t[0]->name);
         row      *w = &rows[*n];
         w->key = order > 0 ? na + y[j].key : x[i].key;
         w->d.how = order < 0 ? ONLY_FIRST : order > 0 ? ONLY_SECOND : COMPARED;
