@@ -100,8 +100,9 @@
  *               below half an ulp (a quarter, downward from 2^k) is lost: for study, and for large steps.
  *   stochastic  No master: param is the weight, rounded stochastically, so that small updates survive on
  *               average (the sum is first rounded to FP32: constant updates near 2^-23 of the weight may be
- *               off by a third, those below 2^-25 are lost). A run that diverges ends at the largest number,
- *               or Inf if the sum is. Random bits: Philox4x32-10 of (element, tensor, steps), key seed.
+ *               off by a third, those below 2^-25 are lost); k steps add a noise of up to sqrt(k) / 2 gaps. A
+ *               run that diverges ends at the largest number, or Inf if the sum is. Random bits:
+ *               Philox4x32-10 of (element, tensor, steps), key seed.
  *   kahan       No master: extra keeps, in param_format, what the rounding of param lost, for the next step
  *               (in f16 times 2^11, a power of two that keeps it clear of f16's subnormals). In bf16 extra
  *               has 8 bits, too: updates below 2^-15 of the weight are off by 10% and more, from 2^-17 on
@@ -1299,7 +1300,8 @@ typedef struct mpt_stagnation {
  * mpt_stagnation_add, _merge -- look at n more pairs; add src to dst.
  *   w, u  in  [n] weights as they are stored, and what is added to them: minus learning rate times gradient.
  *             If yours are not stored in the format yet, round them first (mpt_quantize_n): otherwise too few
- *             updates count as lost. A run that is stuck already has none: take both of a run in FP32 or FP64
+ *             updates count as lost. Take both of a run in FP32 or FP64 (one that is stuck has no updates),
+ *             while it still moves: near a steady state lost updates do little harm
  * Exact: w + u is rounded once, to nearest-even. */
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format);
 MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n);

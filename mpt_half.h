@@ -566,8 +566,8 @@ MPT_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *s
 MPT_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad);
 
-/* mpt_inexact_n -- count the elements that another format cannot hold exactly (mpt_is_exact), and find the
- * first one.
+/* mpt_inexact_n -- count the elements that another format cannot hold exactly (mpt_is_exact: it holds NaNs),
+ * and find the first one.
  *   count  out  NULL, or the number of such elements
  *   first  out  NULL, or the index of the first one; n if there is none
  * Returns: MPT_OK.  Errors: MPT_E_ARG as mpt_convert_n (nothing is written).  Threads: any. */
@@ -2679,11 +2679,11 @@ MPTI_FP8_LANES(MPTI_IN_256, mpti_v8, mpti_w8, mpti_fp8_8_256, mpti_b8_any, 256, 
 MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_f64_4_256, mpti_v8, "vcvtpd2ps{y %1, %0| %0, %1}")
 MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_f32_4_256, mpti_w8, "vcvtps2pd {%1, %0|%0, %1}")
 
-/* Four doubles to floats, for f16: a sticky bit in float's last place replaces all bits below it. Then the
- * conversion is exact in every rounding direction, except for numbers that are zero or Inf in f16 anyway. */
+/* Four doubles to floats, for signed formats of at most 16 bits: the mantissa's 12th bit is sticky, for all
+ * bits below. Then the conversion is exact, except for numbers that are zero or Inf in these formats anyway. */
 MPTI_IN_256 mpti_w8 mpti_f64_sticky_4_256(mpti_v8 u)
 {
-    const mpti_q4 low = {0x1fffffff, 0x1fffffff, 0x1fffffff, 0x1fffffff}, x = (mpti_q4)u;
+    const mpti_q4 zero = {0}, low = zero + ((MPTI_ONE << 40) - 1u), x = (mpti_q4)u;
     return mpti_f64_4_256((mpti_v8)((x | (((x & low) + low) & (low + 1u))) & ~low));
 }
 
@@ -3419,6 +3419,7 @@ MPTI_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t
 /* A kernel (>>H12) converts to or from f32, or f64 to f16. Other pairs go through tiles of MPTI_TILE floats,
  * without a second rounding: f32 has all numbers of smaller formats, and doubles are rounded to odd. */
 #define MPTI_ODD MPT_FORMAT_COUNT       /* as a destination: floats rounded to odd */
+#define MPTI_STICKY ((int)MPT_FORMAT_COUNT + 1) /* the same for signed formats of at most 16 bits */
 #define MPTI_PAIR(dst_format, src_format) ((int)(dst_format) * (int)MPT_FORMAT_COUNT + (int)(src_format))
 
 MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_f32_from_bf16, uint32_t, uint32_t, uint16_t, (void)0,
@@ -3461,6 +3462,8 @@ MPTI_KERNEL_256(mpti_f32_from_e5m2_256, 1, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_
 MPTI_KERNEL_256(mpti_f16_from_f64_n_256, 1, 8, 8, 2,
                 mpti_put_w8(to, mpti_halves_256(MPTI_F64_8_256(mpti_f64_sticky_4_256, a)), how))
 MPTI_KERNEL_256(mpti_f32_from_f64_n_256, 1, 8, 8, 4, mpti_put_256(to, MPTI_F64_8_256(mpti_f64_4_256, a), how))
+MPTI_KERNEL_256(mpti_f32_odd_from_f64_n_256, 1, 8, 8, 4,
+                mpti_put_256(to, MPTI_F64_8_256(mpti_f64_sticky_4_256, a), how))
 MPTI_KERNEL_256(mpti_f64_from_f32_256, 1, 4, 4, 8,
                 mpti_put_256(to, mpti_f32_4_256(*(const mpti_w8_any *)(const void *)a), how))
 MPTI_KERNEL_256(mpti_f32_from_bf16_256, 2, 8, 2, 4, mpti_put_256(to, mpti_bf16_quiet_8_256(a), how))
@@ -3499,6 +3502,7 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 {
     const int set = mpti_kernel_set(pair == MPTI_PAIR(MPT_F32, MPT_F64) ||
                                     pair == MPTI_PAIR(MPTI_ODD, MPT_F64) ||
+                                    pair == MPTI_PAIR(MPTI_STICKY, MPT_F64) ||
                                     pair == MPTI_PAIR(MPT_F64, MPT_F32));
     (void)set;
     switch (pair) {
@@ -3508,6 +3512,7 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
     MPTI_KERNELS(MPT_F32, MPT_E5M2, mpti_f32_from_e5m2, , , _256, _512)
     MPTI_KERNELS(MPT_F32, MPT_F64, mpti_f32_from_f64_n, , , _256, _512)
     MPTI_KERNELS(MPTI_ODD, MPT_F64, mpti_f32_odd_from_f64_n, , , , _512)
+    MPTI_KERNELS(MPTI_STICKY, MPT_F64, mpti_f32_odd_from_f64_n, , , _256, _512)
     MPTI_KERNELS(MPT_F16, MPT_F32, mpti_f16_from_f32, _sse2, _neon, _256, _512)
     MPTI_KERNELS(MPT_BF16, MPT_F32, mpti_bf16_from_f32, , , _256, _512)
     MPTI_KERNELS(MPT_E4M3, MPT_F32, mpti_e4m3_from_f32, , , , _512)
@@ -3601,7 +3606,9 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
     if (!j.kernel && s == MPT_F32)
         j.kernel = hops.second, j.from[1] = (const unsigned char *)f;
     else if (!j.kernel) {
-        hops.first = mpti_kernel_of(MPTI_PAIR(s == MPT_F64 ? MPTI_ODD : MPT_F32, s));
+        hops.first = mpti_kernel_of(MPTI_PAIR(s != MPT_F64    ? (int)MPT_F32
+                                              : f->sign_bits ? MPTI_STICKY
+                                                             : (int)MPTI_ODD, s));
         if (!hops.first || !hops.second)
             return 0;
         hops.in = in, hops.out = out;
@@ -4256,7 +4263,7 @@ MPTI_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format s
 {
     const mpti_side d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
     const mpti_side s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
-    if (!opts && !flags && d.info && s.info && (dst_format == MPT_F32 || src_format == MPT_F32)) {
+    if (!opts && !flags && d.info && s.info) {
         mpti_kernel *const kernel = mpti_kernel_of(MPTI_PAIR(dst_format, src_format));
         if (kernel)                     /* the usual call: 0.6 of a row's time */
             return mpti_convert_typed(kernel, dst, (size_t)d.info->bytes, src, (size_t)s.info->bytes, n, 0);
