@@ -2666,7 +2666,7 @@ MPT_HD int mpti_clip_step(mpt_step *step, float max_norm)
 }
 
 /* Ranks may combine their records after a check and before the clip and the step. */
-MPT_HD int mpti_may_combine(const mpt_scaler *s, const mpt_step *step)
+MPTI_HD_CALL int mpti_may_combine(const mpt_scaler *s, const mpt_step *step)
 {
     return mpti_is_checked(step->stage & 3u) && !mpti_is_clipped(step) && mpti_is_second_check(s, step) &&
            !(s->in_use & 4u);
