@@ -4060,16 +4060,9 @@ MPTI_AVX512_TARGET static void mpti_check_512(double *sum, const unsigned char *
             if (n - i < 64u)
                 p = (const unsigned char *)memcpy(rest, p, (n - i) * bytes);
             mpti_any_in_512(v, p, format);
-            if (scaled) {
-                v[0] = mpti_kept_512(v[0], f, format, back);
-                v[1] = mpti_kept_512(v[1], f, format, back);
-                v[2] = mpti_kept_512(v[2], f, format, back);
-                v[3] = mpti_kept_512(v[3], f, format, back);
-            }
-            lane[0] = mpti_add_squares_512(lane[0], v[0]);
-            lane[1] = mpti_add_squares_512(lane[1], v[1]);
-            lane[2] = mpti_add_squares_512(lane[2], v[2]);
-            lane[3] = mpti_add_squares_512(lane[3], v[3]);
+            if (scaled)
+                MPTI_EACH_4(q, v[q] = mpti_kept_512(v[q], f, format, back);)
+            MPTI_EACH_4(q, lane[q] = mpti_add_squares_512(lane[q], v[q]);)
         }
         mpti_sum_64_512(sum + j / 16, lane);
     }
@@ -4089,10 +4082,7 @@ MPTI_AVX512_TARGET static void mpti_check_512(double *sum, const unsigned char *
                 __builtin_prefetch((const void *)((uintptr_t)g + MPTI_CHUNK / sizeof(vector) * size + k), \
                                    0, 2);                                                                 \
             mpti_any_in_##bits(v, g, format);                                                             \
-            v[0] = mpti_mul_ps_##bits(v[0], f);                                                           \
-            v[1] = mpti_mul_ps_##bits(v[1], f);                                                           \
-            v[2] = mpti_mul_ps_##bits(v[2], f);                                                           \
-            v[3] = mpti_mul_ps_##bits(v[3], f);                                                           \
+            MPTI_EACH_4(q, v[q] = mpti_mul_ps_##bits(v[q], f);)                                        \
             mpti_any_out_##bits(g, v, format);                                                            \
         }                                                                                                 \
         MPTI_NARROW();                                                                                    \
@@ -8190,13 +8180,8 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
     {                                                                                                        \
         size_t i;                                                                                            \
         for (i = 0; i + 64u <= n; i += 64u) {                                                                \
-            s[0] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, MPT_F32, i), s[0]);  \
-            s[1] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 16),                                      \
-                                       mpti_row_in_##isa(x, MPT_F32, i + 16), s[1]);                         \
-            s[2] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 32),                                      \
-                                       mpti_row_in_##isa(x, MPT_F32, i + 32), s[2]);                         \
-            s[3] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 48),                                      \
-                                       mpti_row_in_##isa(x, MPT_F32, i + 48), s[3]);                         \
+            MPTI_EACH_4(q, s[q] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 16u * q),               \
+                                                     mpti_row_in_##isa(x, MPT_F32, i + 16u * q), s[q]);)     \
         }                                                                                                    \
         return i;                                                                                            \
     }                                                                                                        \
@@ -8348,29 +8333,24 @@ MPTI_IN_256 void mpti_thin_end(const mpti_thin *t, mpti_two_256 s, size_t r, siz
 
 /* Thin products keep sums in registers: those of 64 columns of one row or, in the columns after the last
  * whole 64, those of 16 columns of four rows. AVX-512 vectors gain nothing here. */
-#define MPTI_THIN_64(f)                                                         \
-    for (p = 0; p < t.k; p++) {                                                 \
-        const size_t q = p * t.ldw + j;                                         \
-        d = mpti_row_all_256(a[p]);                                             \
-        s0 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q), s0);              \
-        s1 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 16u), s1);        \
-        s2 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 32u), s2);        \
-        s3 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 48u), s3);        \
+#define MPTI_THIN_64(f)                                                                                 \
+    for (p = 0; p < t.k; p++) {                                                                         \
+        const size_t at = p * t.ldw + j;                                                                \
+        d = mpti_row_all_256(a[p]);                                                                     \
+        MPTI_EACH_4(q, s[q] = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, at + 16u * q), s[q]);)       \
     }
 MPTI_AVX2_TARGET static void mpti_thin_256(const mpti_thin *o)
 {
     const mpti_thin t = *o;
-    mpti_two_256    s0, s1, s2, s3, d;
+    mpti_two_256    s[4], d;
     float           room[64];
     size_t          r, j, p, i, many, row[4];
     for (r = 0; r < t.rows; r++) {
         const float *const a = t.k ? t.a + r * t.lda : NULL, *const sums = t.begun ? t.s + r * t.lds : NULL;
         for (j = 0; t.n - j >= 64u; j += 64u) {
-            s0 = s1 = s2 = s3 = mpti_row_all_256(0.0f);
-            if (sums) {
-                s0 = mpti_row_in_256(sums, MPT_F32, j), s1 = mpti_row_in_256(sums, MPT_F32, j + 16u);
-                s2 = mpti_row_in_256(sums, MPT_F32, j + 32u), s3 = mpti_row_in_256(sums, MPT_F32, j + 48u);
-            }
+            s[0] = s[1] = s[2] = s[3] = mpti_row_all_256(0.0f);
+            if (sums)
+                MPTI_EACH_4(q, s[q] = mpti_row_in_256(sums, MPT_F32, j + 16u * q);)
             if (t.w_format == MPT_F32) {
                 MPTI_THIN_64(MPT_F32)
             } else if (t.w_format == MPT_F16) {
@@ -8378,35 +8358,26 @@ MPTI_AVX2_TARGET static void mpti_thin_256(const mpti_thin *o)
             } else {
                 MPTI_THIN_64(MPT_BF16)
             }
-            mpti_thin_end(&t, s0, r, j, 16u), mpti_thin_end(&t, s1, r, j + 16u, 16u);
-            mpti_thin_end(&t, s2, r, j + 32u, 16u), mpti_thin_end(&t, s3, r, j + 48u, 16u);
+            MPTI_EACH_4(q, mpti_thin_end(&t, s[q], r, j + 16u * q, 16u);)
         }
     }
     for (r = 0; r < t.rows; r += 4u)
         for (j = t.n - t.n % 64u; j < t.n; j += 16u) {
-            s0 = s1 = s2 = s3 = mpti_row_all_256(0.0f);
+            s[0] = s[1] = s[2] = s[3] = mpti_row_all_256(0.0f);
             many = mpti_min(t.rows - r, 4u);
             for (i = 0; i < 4u; i++)            /* the last row stands in for rows behind it */
                 row[i] = mpti_min(r + i, t.rows - 1u);
-            if (t.begun) {
-                s0 = mpti_row_any_256(t.s, MPT_F32, row[0] * t.lds + j, t.n - j);
-                s1 = mpti_row_any_256(t.s, MPT_F32, row[1] * t.lds + j, t.n - j);
-                s2 = mpti_row_any_256(t.s, MPT_F32, row[2] * t.lds + j, t.n - j);
-                s3 = mpti_row_any_256(t.s, MPT_F32, row[3] * t.lds + j, t.n - j);
-            }
+            if (t.begun)
+                MPTI_EACH_4(q, s[q] = mpti_row_any_256(t.s, MPT_F32, row[q] * t.lds + j, t.n - j);)
             for (p = 0; many == 1u && p < t.k; p++) {
                 d = mpti_row_any_256(t.w, t.w_format, p * t.ldw + j, t.n - j);
-                s0 = mpti_row_madd_256(mpti_row_all_256(t.a[r * t.lda + p]), d, s0);
+                s[0] = mpti_row_madd_256(mpti_row_all_256(t.a[r * t.lda + p]), d, s[0]);
             }
             for (; p < t.k; p++) {
                 d = mpti_row_any_256(t.w, t.w_format, p * t.ldw + j, t.n - j);
-                s0 = mpti_row_madd_256(mpti_row_all_256(t.a[row[0] * t.lda + p]), d, s0);
-                s1 = mpti_row_madd_256(mpti_row_all_256(t.a[row[1] * t.lda + p]), d, s1);
-                s2 = mpti_row_madd_256(mpti_row_all_256(t.a[row[2] * t.lda + p]), d, s2);
-                s3 = mpti_row_madd_256(mpti_row_all_256(t.a[row[3] * t.lda + p]), d, s3);
+                MPTI_EACH_4(q, s[q] = mpti_row_madd_256(mpti_row_all_256(t.a[row[q] * t.lda + p]), d, s[q]);)
             }
-            mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
-            mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
+            MPTI_EACH_4(q, mpti_row_out_256(room, MPT_F32, 16u * q, s[q]);)
             for (i = 0; i < many; i++)
                 mpti_thin_end(&t, mpti_row_in_256(room, MPT_F32, 16u * i), r + i, j, t.n - j);
         }

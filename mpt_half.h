@@ -2408,6 +2408,8 @@ MPTI_IN_512 mpti_v16 mpti_sticky_512(mpti_v16 x, uint32_t bits, uint32_t bit)
 #define MPTI_TIMES_1(...) __VA_ARGS__
 #define MPTI_TIMES_2(...) __VA_ARGS__ __VA_ARGS__
 #define MPTI_TIMES_4(...) MPTI_TIMES_2(__VA_ARGS__ __VA_ARGS__)
+/* Likewise with q = 0, 1, 2, 3. */
+#define MPTI_EACH_4(q, ...) { size_t q = 0; MPTI_TIMES_4(__VA_ARGS__ q++;) }
 
 /* Load 64 elements at p as floats (with AVX2 32 elements): four vectors, each from `bytes` bytes. */
 #define MPTI_FOUR(place, V, name, one, bytes)                   \
