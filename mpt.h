@@ -7931,8 +7931,7 @@ typedef struct mpti_thin {
     __asm__(op " {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}" : "=v"(r) : "m"(from), "Yk"(first))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_add_512, mpti_v16, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_mul_512, mpti_v16, MPTI_OF_3("vmulps"))
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_max_512, mpti_v16, MPTI_OF_3("vpmaxud"))
-MPTI_IN_512 mpti_v16 mpti_row_abs_512(mpti_v16 x) { return x & 0x7fffffffu; }
+MPTI_IN_512 mpti_v16 mpti_row_reach_512(mpti_v16 d, mpti_v16 x) { return mpti_max_512(d, x & 0x7fffffffu); }
 MPTI_IN_512 mpti_v16 mpti_row_madd_512(mpti_v16 a, mpti_v16 b, mpti_v16 c)
 {
     __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(c) : "v"(a), "v"(b));
@@ -7997,6 +7996,7 @@ MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n
 
 typedef struct mpti_two_256 { mpti_v8 low, high; } mpti_two_256;
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_max_256, mpti_v8, MPTI_OF_3("vpmaxud"))
+MPTI_IN_256 mpti_v8 mpti_reach_256(mpti_v8 d, mpti_v8 x) { return mpti_max_256(d, x & 0x7fffffffu); }
 MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))
 #define MPTI_TWO(name, one)                                                             \
     MPTI_IN_256 mpti_two_256 name(mpti_two_256 a, mpti_two_256 b)                       \
@@ -8006,12 +8006,7 @@ MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))
     }
 MPTI_TWO(mpti_row_add_256, mpti_add_ps_256)
 MPTI_TWO(mpti_row_mul_256, mpti_mul_ps_256)
-MPTI_TWO(mpti_row_max_256, mpti_max_256)
-MPTI_IN_256 mpti_two_256 mpti_row_abs_256(mpti_two_256 x)
-{
-    x.low &= 0x7fffffffu, x.high &= 0x7fffffffu;
-    return x;
-}
+MPTI_TWO(mpti_row_reach_256, mpti_reach_256)
 MPTI_IN_256 mpti_two_256 mpti_row_madd_256(mpti_two_256 a, mpti_two_256 b, mpti_two_256 c)
 {
     __asm__(MPTI_OF_3("vfmadd231ps") : "+x"(c.low) : "x"(a.low), "x"(b.low));
@@ -8303,9 +8298,9 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         size_t              i;                                                                               \
         int                 nan;                                                                             \
         for (i = 0; i + 16u <= n; i += 16u)                                                                  \
-            d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_in_##isa(r.x, MPT_F32, i)));               \
+            d = mpti_row_reach_##isa(d, mpti_row_in_##isa(r.x, MPT_F32, i));                                 \
         if (i < n)                                                                                           \
-            d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_some_##isa(r.x, MPT_F32, i, n - i)));      \
+            d = mpti_row_reach_##isa(d, mpti_row_some_##isa(r.x, MPT_F32, i, n - i));                        \
         d = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, d), zero, zero);                                  \
         nan = mpti_row_nan_256(mpti_row_two_##isa(d));                                                       \
         for (i = nan || !r.master ? n : 0; i + 16u <= n; i += 16u)                                           \
