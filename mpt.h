@@ -3984,8 +3984,7 @@ MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, unsigned char *g, m
                                                      : mpti_bf16_8_256(g + 16 * k), f);
         if (back && format == MPT_F16)
             for (k = 0; k < 2; k++) {
-                const mpti_w8 kept = mpti_halves_256(x[k]);
-                memcpy(g + 16 * k, &kept, sizeof kept);
+                mpti_put_w8(g + 16 * k, mpti_halves_256(x[k]), 0);
                 x[k] = mpti_f16_8_256(g + 16 * k);
             }
         else if (back) {
@@ -3995,10 +3994,9 @@ MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, unsigned char *g, m
             x[0] &= 0xffff0000u;
             x[1] &= 0xffff0000u;
         }
-        for (k = 0; k < 2; k++, lane += 8) {
-            x[k] = mpti_add_ps_256(mpti_load_256(lane), mpti_mul_ps_256(x[k], x[k]));
-            memcpy(lane, &x[k], sizeof x[k]);
-        }
+        for (k = 0; k < 2; k++, lane += 8)
+            mpti_put_256((unsigned char *)lane,
+                         mpti_add_ps_256(mpti_load_256(lane), mpti_mul_ps_256(x[k], x[k])), 0);
     }
     MPTI_NARROW();
 }
