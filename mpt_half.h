@@ -2682,7 +2682,7 @@ MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_f64_4_256, mpti_v8, "vcvtpd2ps{y %1, %0| %
 MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_f32_4_256, mpti_w8, "vcvtps2pd {%1, %0|%0, %1}")
 
 /* Four doubles to floats, for signed formats of at most 16 bits: the mantissa's 12th bit is sticky, for all
- * bits below. Then the conversion is exact, except for numbers that are zero or Inf in these formats anyway. */
+ * bits below. Then the conversion is exact, except for numbers that are zero or Inf in the format anyway. */
 MPTI_IN_256 mpti_w8 mpti_f64_sticky_4_256(mpti_v8 u)
 {
     const mpti_q4 zero = {0}, low = zero + ((MPTI_ONE << 40) - 1u), x = (mpti_q4)u;
