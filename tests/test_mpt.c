@@ -865,15 +865,15 @@ TEST(norm_does_not_overflow)
 /* Where rounding toward zero makes FLT_MAX of squares that overflow. */
 TEST(norm_in_other_rounding_modes)
 {
-    static const mpt_format formats[] = {MPT_F32, MPT_BF16};
+    static const mpt_format wide[] = {MPT_F32, MPT_BF16};
     static const int        modes[] = {FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
     mpt_tensor              t;
     mpt_step                step;
     size_t                  f, k, i;
-    for (f = 0; f < COUNT(formats); f++) {
-        t = grad_of(big, formats[f], 20000);
+    for (f = 0; f < COUNT(wide); f++) {
+        t = grad_of(big, wide[f], 20000);
         for (i = 0; i < t.n; i++)
-            element_set(t.grad, formats[f], i, (float)ldexp(i & 1u ? 1.0 : -1.0, 90));
+            element_set(t.grad, wide[f], i, (float)ldexp(i & 1u ? 1.0 : -1.0, 90));
         for (k = 0; k < COUNT(modes); k++) {
             if (fesetround(modes[k]))
                 continue;
