@@ -2384,6 +2384,7 @@ MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_cut_8_512, mpti_v16, MPTI_OF_2_ROUNDE
 MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_words_in_512, mpti_w16, MPTI_OF_2("vpmovzxwd"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_cut_512, mpti_v16, MPTI_OF_3_ROUNDED("vmulps", "rz-sae"))
 MPTI_BINARY(MPTI_IN_512, mpti_w32, mpti_min_words_512, mpti_w32, MPTI_OF_3("vpminuw"))
+MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_max_512, mpti_v16, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_pack_unsigned_512, mpti_w32, MPTI_OF_3("vpackuswb"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_pack_signed_512, mpti_w32, MPTI_OF_3("vpacksswb"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_join_512, mpti_w16, "vinserti64x4 {$1, %2, %g1, %0|%0, %g1, %2, 1}")
@@ -3909,7 +3910,6 @@ MPTI_PORTABLE_GROUPS(MPTI_ONCE, mpti_bf16_stochastic_n, uint16_t, uint32_t, uint
 #if MPTI_X86
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_xor_512, mpti_v16, MPTI_OF_3("vpxord"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_min_512, mpti_v16, MPTI_OF_3("vpminud"))
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_max_512, mpti_v16, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_up_512, mpti_v16, MPTI_OF_3("vpsllvd"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vpsrlvd"))
 
