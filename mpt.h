@@ -100,7 +100,7 @@
  *               below half an ulp (a quarter, downward from 2^k) is lost: for study, and for large steps.
  *   stochastic  No master: param is the weight, rounded stochastically, so that small updates survive on
  *               average (the sum is first rounded to FP32: constant updates near 2^-23 of the weight may be
- *               off by a third, those below 2^-25 are lost); k steps add a noise of up to sqrt(k) / 2 gaps. A
+ *               off by a third, those below 2^-25 are lost); k steps add noise, up to sqrt(k) / 2 gaps rms. A
  *               run that diverges ends at the largest number, or Inf if the sum is. Random bits:
  *               Philox4x32-10 of (element, tensor, steps), key seed.
  *   kahan       No master: extra keeps, in param_format, what the rounding of param lost, for the next step
@@ -8608,7 +8608,7 @@ MPTI_INLINE int mpti_row_f64_some(double *MPTI_RESTRICT master, double a, const 
                                   size_t n, int update)
 {
     const uint64_t inf = (uint64_t)0x7ff << 52;
-    uint64_t       beyond = 0u;                 /* the highest bit tells */
+    uint64_t       beyond = 0u;         /* its highest bit tells: a tenth faster than to test each result */
     size_t         i;
     for (i = 0; i < n && !update; i++)
         beyond |= (mpti_f64_bits(a * x[i]) & inf) + (MPTI_ONE << 52);

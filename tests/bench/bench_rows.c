@@ -13,6 +13,7 @@ enum { MOST = 4096, RUNS = 15 };
 
 static struct {
     float    *w, *dw, x[16 * MOST], y[16 * MOST], m[MOST];
+    double    x64[MOST], y64[MOST];
     uint16_t *f16, *bf16;
 } d;
 static volatile float sink, between;
@@ -37,6 +38,12 @@ static void row_publish(void)
 {
     uint32_t bad = 0u;
     (void)mpt_axpy_publish(d.f16, MPT_F16, d.y, 1e-6f, d.x, n, &bad);
+}
+static void user_row_f64(void) { user_axpy_f64(d.y64, 1e-6, d.x64, n); }
+static void row_publish_f64(void)
+{
+    uint32_t bad = 0u;
+    (void)mpt_axpy_publish_f64(d.f16, MPT_F16, d.y64, 1e-6, d.x64, n, &bad);
 }
 static void row_update(mpt_storage storage, float momentum)
 {
@@ -114,6 +121,7 @@ int main(int argc, char **argv)
         {"dot bf16", user_row_dot, row_dot_bf16},     {"axpy f32", user_row_axpy, row_axpy_f32},
         {"axpy f16", user_row_axpy, row_axpy_f16},    {"axpy bf16", user_row_axpy, row_axpy_bf16},
         {"axpy_publish f16", user_row_axpy, row_publish},
+        {"axpy_publish_f64 f16", user_row_f64, row_publish_f64},
         {"row_update, momentum", user_row_momentum, row_momentum},
         {"row_update, no master", user_row_axpy, row_stochastic},
     };
@@ -140,6 +148,8 @@ int main(int argc, char **argv)
     }
     for (i = 0; i < sizeof d.x / sizeof *d.x; i++)
         d.x[i] = d.y[i] = (float)(i % 89u) * 1e-3f;
+    for (i = 0; i < MOST; i++)
+        d.x64[i] = d.y64[i] = (double)d.x[i];
     printf("%s; medians of %d; ns a call\n%-24s %9s %11s %11s %6s\n", mpt_simd_name(), (int)RUNS, "", "n",
            "user", "ours", "ratio");
     for (i = 0; (only & 1) && i < sizeof calls / sizeof *calls; i++)

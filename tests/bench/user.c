@@ -16,6 +16,12 @@ void user_axpy(float *y, float a, const float *x, size_t n)
     for (i = 0; i < n; i++) y[i] += a * x[i];
 }
 
+void user_axpy_f64(double *y, double a, const double *x, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) y[i] += a * x[i];
+}
+
 void user_momentum(float *w, float *m, float momentum, float factor, float a, const float *x, size_t n)
 {
     size_t i;
