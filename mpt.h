@@ -153,7 +153,8 @@ typedef struct mpt_tensor {
                                  * all n / columns row means, then all n / rows column means; 0: v is [n] */
     size_t      rows;           /* rows of each matrix; 0: n / columns, one matrix */
     float       lr_times;       /* parameter groups: factors of the optimizer's lr and weight_decay; ... */
-    float       decay_times;    /* ... 0 counts as 1, so that a zeroed struct changes nothing */
+    float       decay_times;    /* ... 0 counts as 1, so that a zeroed struct changes nothing: a schedule
+                                 * that ends at 0 writes 1e-30f */
     uint32_t    no_decay;       /* nonzero: no weight decay, as usual for biases and norms */
     mpt_format  rounded;        /* 0, or MPT_F16 or MPT_BF16: the floats of param are rounded to that format;
                                  * needs a master; for hosts that compute in FP32 */
@@ -222,8 +223,8 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
  * mpt_tensors_place is to provide. To freeze a tensor, set its n to 0 for check and step, and back for all
  * else: mpt_state_save, mpt_publish and mpt_grads_zero leave out a tensor without elements, as
  * MPT_STEP_ZERO_GRADS does: zero its gradient before you unfreeze it. One that is never to step (a base below
- * LoRA's adapters) is no part of the list. One that takes its first step late needs an optimizer of its own,
- * with t 0.
+ * LoRA's adapters) is no part of the list. One that starts late, or rests for long, needs an optimizer of its
+ * own with its own t, whose step is not called meanwhile: t counts calls, even if every n is 0.
  *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also if n is above 0 and param, grad and weight are NULL, or an array
  * overlaps another one of the list (only gradients may overlap each other); MPT_E_UNSUPPORTED for a format
@@ -695,8 +696,8 @@ MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
 
 /* mpt_clip_apply -- change gradients that mpt_unscale wrote back, for optimizers of your own: multiply them
- * by the clip factor, which is then set back to 1, and limit each to [-max_abs, max_abs]. The record keeps
- * the norm from before, so that another mpt_clip would clip twice; a bad step is left alone.
+ * by the clip factor, which is then set back to 1, and only then limit each to [-max_abs, max_abs]. The record
+ * keeps the norm from before, so that another mpt_clip would clip twice; a bad step is left alone.
  *   max_abs  in  finite; 0: no limit; where the format does not have it, the next smaller number counts
  * Returns: MPT_OK.  Errors: as mpt_unscale, which is due; MPT_E_ARG for max_abs; nothing changed. */
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);

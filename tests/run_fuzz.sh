@@ -1,6 +1,7 @@
 #!/bin/sh
 # run_fuzz.sh BUILD_DIR -- runs the fuzz targets with libFuzzer under ASan and UBSan, FUZZ_SECONDS (10) each;
-# the target that reads files also with AFL++, if afl-fuzz is installed.
+# the target that reads files also with AFL++, if afl-fuzz is installed; and the digests of all array functions,
+# steps and reports under MemorySanitizer: nothing depends on memory that was never written.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/fuzz
@@ -42,6 +43,10 @@ else
     # shellcheck disable=SC2086
     check "the implementation builds" clang $flags -fsanitize=fuzzer-no-link,address,undefined \
         -c tests/impl.c -o "$out/impl.o"
+    # shellcheck disable=SC2086
+    check "MemorySanitizer builds" clang $flags -fsanitize=memory tests/impl.c tests/test_digest.c \
+        -o "$out/digest-memory" -lm
+    check "the digests under MemorySanitizer" "$out/digest-memory"
     for source in tests/fuzz/*.c; do
         name=$(basename "$source" .c) sources=$source libraries= corpus=
         if needs_cjson "$source"; then
