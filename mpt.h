@@ -699,7 +699,8 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
  * by the clip factor, which is then set back to 1, and only then limit each to [-max_abs, max_abs]. The record
  * keeps the norm from before, so that another mpt_clip would clip twice; a bad step is left alone.
  *   max_abs  in  finite; 0: no limit; where the format does not have it, the next smaller number counts
- * Returns: MPT_OK.  Errors: as mpt_unscale, which is due; MPT_E_ARG for max_abs; nothing changed. */
+ * Returns: MPT_OK.  Errors: as mpt_unscale, which is due; MPT_E_ARG for max_abs; no gradient is changed, and
+ * the record is marked as by a refused mpt_clip. */
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
 
 /* mpt_grad_get -- copy one tensor's gradient to FP32, unscaled and clipped, for an optimizer of your own.
@@ -4382,14 +4383,18 @@ MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count)
     return status;
 }
 
+static mpt_status mpti_clip_refused(mpt_step *step, mpt_status status)
+{
+    step->stage = (uint32_t)MPT_STAGE_REFUSED;
+    return status;
+}
+
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
 {
     if (!step)
         return MPT_E_ARG;
-    if (!(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm)) {
-        step->stage = (uint32_t)MPT_STAGE_REFUSED;
-        return MPT_E_ARG;
-    }
+    if (!(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
+        return mpti_clip_refused(step, MPT_E_ARG);
     return mpti_clip_step(step, max_norm) ? MPT_OK : MPT_E_ORDER;
 }
 
@@ -4422,13 +4427,17 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
 {
     mpti_clipping c = {1.0f, max_abs, mpti_plain_opts};
     mpt_status    status;
-    if (!step || !(max_abs >= 0.0f) || !mpti_f32_is_finite(max_abs))
+    if (!step)
         return MPT_E_ARG;
+    if (!(max_abs >= 0.0f) || !mpti_f32_is_finite(max_abs))
+        return mpti_clip_refused(step, MPT_E_ARG);
     if ((step->stage & 3u) != (uint32_t)MPT_STAGE_UNSCALED)     /* only unscaled gradients can be changed */
-        return MPT_E_ORDER;
+        return mpti_clip_refused(step, MPT_E_ORDER);
     status = mpti_gradients_ok(tensors, count, 1);
-    if (status != MPT_OK || step->found_inf)
-        return status;
+    if (status != MPT_OK)
+        return mpti_clip_refused(step, status);
+    if (step->found_inf)
+        return MPT_OK;
     c.factor = step->clip_factor;
     c.down.rounding = MPT_RND_TOWARD_ZERO;
     c.down.overflow = MPT_OVERFLOW_SATURATE;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run_fuzz.sh BUILD_DIR -- runs the fuzz targets with libFuzzer under ASan and UBSan, FUZZ_SECONDS (10) each;
-# the target that reads files also with AFL++, if afl-fuzz is installed; and the digests of all array functions,
+# the target that reads files also with AFL++, if afl-fuzz is installed; and the digests of array functions,
 # steps and reports under MemorySanitizer: nothing depends on memory that was never written.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh

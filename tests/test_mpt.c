@@ -242,19 +242,21 @@ static void world_make(world *w)
     } while (0)
 
 /* A refused mpt_clip marks the record as a refused step does, and no step may follow. */
-#define REFUSED_CLIP(w, max_norm, status)                                              \
+#define REFUSED_CLIP(w, call, status)                                                  \
     do {                                                                               \
-        const mpt_step before_clip = (w).step;                                         \
-        CHECK_EQ_I(mpt_clip(&(w).step, max_norm), status);                             \
+        world before_;                                                                 \
+        memcpy(&before_, &(w), sizeof before_);                                        \
+        CHECK_EQ_I(call, status);                                                      \
         CHECK_EQ_U((w).step.stage, (unsigned)MPT_STAGE_REFUSED);                       \
-        CHECK_EQ_I(mpt_adamw_step(&(w).adamw, &(w).step, (w).tensor, 2), MPT_E_ORDER); \
-        (w).step = before_clip;                                                        \
+        CHECK(mpt_adamw_step(&(w).adamw, &(w).step, (w).tensor, 2) != MPT_OK);         \
+        (w).step = before_.step;                                                       \
+        CHECK(!memcmp(&before_, &(w), sizeof before_));                                \
     } while (0)
 
 #define REFUSED_CLIPS(w, status)                                                      \
     do {                                                                              \
-        REFUSED_CLIP(w, 1.0f, status);                                                \
-        REFUSED(w, mpt_clip_apply(&(w).step, (w).tensor, 2, 0.0f), status);           \
+        REFUSED_CLIP(w, mpt_clip(&(w).step, 1.0f), status);                           \
+        REFUSED_CLIP(w, mpt_clip_apply(&(w).step, (w).tensor, 2, 0.0f), status);      \
     } while (0)
 
 TEST(order_nothing_before_the_first_scale)
@@ -288,7 +290,7 @@ TEST(order_each_call_once)
         CHECK_EQ_I((unscale ? mpt_unscale : mpt_check)(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
         REFUSED_AGAIN(w);                                               /* a second check */
         if (!unscale)
-            REFUSED(w, mpt_clip_apply(&w.step, w.tensor, 2, 0.0f), MPT_E_ORDER);
+            REFUSED_CLIP(w, mpt_clip_apply(&w.step, w.tensor, 2, 0.0f), MPT_E_ORDER);
         CHECK_EQ_I(mpt_clip(&w.step, 0.5f), MPT_OK);
         CHECK_EQ_I(mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_OK);
         REFUSED_STEPS(w, MPT_E_ORDER);                                  /* a second step */
@@ -359,7 +361,7 @@ TEST(bad_pointers)
     REFUSED(w, mpt_clip_apply(NULL, w.tensor, 2, 0.0f), MPT_E_ARG);
     REFUSED(w, mpt_publish(NULL, 2), MPT_E_ARG);
     CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
-    REFUSED(w, mpt_clip_apply(&w.step, NULL, 2, 0.0f), MPT_E_ARG);
+    REFUSED_CLIP(w, mpt_clip_apply(&w.step, NULL, 2, 0.0f), MPT_E_ARG);
     REFUSED_STEP(w, mpt_sgd_step(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
     REFUSED(w, mpt_sgd_step(&w.sgd, NULL, w.tensor, 2), MPT_E_ARG);
     REFUSED_STEP(w, mpt_sgd_step(&w.sgd, &w.step, NULL, 2), MPT_E_ARG);
@@ -377,9 +379,9 @@ TEST(bad_clip_norms)
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
     CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     for (i = 0; i < COUNT(norms); i++) {
-        REFUSED_CLIP(w, mpti_f32_make(norms[i]), MPT_E_ARG);
+        REFUSED_CLIP(w, mpt_clip(&w.step, mpti_f32_make(norms[i])), MPT_E_ARG);
         if (i > 1)          /* 0: no limit */
-            REFUSED(w, mpt_clip_apply(&w.step, w.tensor, 2, mpti_f32_make(norms[i])), MPT_E_ARG);
+            REFUSED_CLIP(w, mpt_clip_apply(&w.step, w.tensor, 2, mpti_f32_make(norms[i])), MPT_E_ARG);
     }
 }
 
@@ -400,7 +402,7 @@ static void refused_everywhere(world *w, unsigned spoilt, mpt_status status, con
     if (spoilt & MPT_NEEDS_GRAD) {
         REFUSED(*w, mpt_check(&s, &step, w->tensor, 2, NULL), status);
         REFUSED(*w, mpt_unscale(&s, &step, w->tensor, 2, NULL), status);
-        REFUSED(*w, mpt_clip_apply(&w->step, w->tensor, 2, 0.0f), status);
+        REFUSED_CLIP(*w, mpt_clip_apply(&w->step, w->tensor, 2, 0.0f), status);
         CHECK(!step.update && step.found_inf && !s.checks && s.in_use & 4u);
     }
     if (spoilt & (MPT_NEEDS_MASTER | MPT_NEEDS_PARAM))

@@ -1650,7 +1650,9 @@ TEST(gradients_that_overlap)
             memcpy(was, room, sizeof was);
             record = step;
             CHECK_EQ_I(mpt_clip_apply(&step, list, 3, 0.0f), MPT_E_ARG);
+            step.stage = record.stage;
             CHECK_EQ_I(mpt_clip_apply(&step, list, 3, 0.0625f), MPT_E_ARG);
+            record.stage = (uint32_t)MPT_STAGE_REFUSED;
             CHECK(!memcmp(was, room, sizeof was) && !memcmp(&record, &step, sizeof step));
         }
     }
