@@ -696,8 +696,8 @@ MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
 
 /* mpt_clip_apply -- change gradients that mpt_unscale wrote back, for optimizers of your own: multiply them
- * by the clip factor, which is then set back to 1, and only then limit each to [-max_abs, max_abs]. The record
- * keeps the norm from before, so that another mpt_clip would clip twice; a bad step is left alone.
+ * by the clip factor, which is then set back to 1, and after that limit each to [-max_abs, max_abs]. The
+ * record keeps the norm from before, so that another mpt_clip would clip twice; a bad step is left alone.
  *   max_abs  in  finite; 0: no limit; where the format does not have it, the next smaller number counts
  * Returns: MPT_OK.  Errors: as mpt_unscale, which is due; MPT_E_ARG for max_abs; no gradient is changed, and
  * the record is marked as by a refused mpt_clip. */
