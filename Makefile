@@ -6,7 +6,8 @@ CFLAGS  ?= -O2
 PREFIX  ?= /usr/local
 B       := build
 HEADERS := mpt_half.h mpt.h mpt_cuda.h
-WARN    := -std=c99 -Wall -Wextra -Wpedantic -Wshadow
+COMPILE  = $(CC) -std=c99 -Wall -Wextra -Wpedantic -Wshadow $(CPPFLAGS) $(CFLAGS) -I.
+LIBM     = $(LDFLAGS) -lm
 VERSION := $(shell awk '/define MPT_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s = "."} END{print v}' mpt_half.h)
 
 EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 07_dialects 12_reports 08_amp_graph 09_policy_mlp \
@@ -20,7 +21,7 @@ BLAS      = $(shell pkg-config --exists openblas 2>/dev/null && \
 BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
 
 .PHONY: help demo test check examples inspect bench test-long gpu-report test-cuda bench-threads bench-torch bench-cuda \
-        test-emu fuzz lint check-torch check-tensorflow mutate check-toc check-readme install clean
+        test-emu fuzz lint check-torch check-tensorflow mutate check-toc check-readme install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,11 +92,16 @@ check-readme: ## run the programs whose output the README shows, and compare
 	@sh tests/check_readme.sh README.md $(B)
 
 install: ## copy the headers, a pkg-config file and a CMake package to PREFIX (default /usr/local; DESTDIR is honoured)
-	@mkdir -p "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig" "$(DESTDIR)$(PREFIX)/lib/cmake/mpt"
-	cp $(HEADERS) "$(DESTDIR)$(PREFIX)/include/"
-	@printf '%s\n' "$$PKG_CONFIG_FILE" > "$(DESTDIR)$(PREFIX)/lib/pkgconfig/mpt.pc"
-	@printf '%s\n' "$$CMAKE_CONFIG" > "$(DESTDIR)$(PREFIX)/lib/cmake/mpt/mptConfig.cmake"
-	@printf '%s\n' "$$CMAKE_VERSION" > "$(DESTDIR)$(PREFIX)/lib/cmake/mpt/mptConfigVersion.cmake"
+	@umask 022; mkdir -p "$(DESTDIR)$(PREFIX)/include" "$(PKG_CONFIG_DIR)" "$(CMAKE_DIR)"
+	install -m 644 $(HEADERS) "$(DESTDIR)$(PREFIX)/include/"
+	@umask 022; printf '%s\n' "$$PKG_CONFIG_FILE" > "$(PKG_CONFIG_DIR)/mpt.pc"
+	@umask 022; printf '%s\n' "$$CMAKE_CONFIG" > "$(CMAKE_DIR)/mptConfig.cmake"
+	@umask 022; printf '%s\n' "$$CMAKE_VERSION" > "$(CMAKE_DIR)/mptConfigVersion.cmake"
+
+uninstall: ## remove what make install copied
+	cd "$(DESTDIR)$(PREFIX)" && rm -f $(HEADERS:%=include/%) lib/pkgconfig/mpt.pc && rm -rf lib/cmake/mpt
+PKG_CONFIG_DIR = $(DESTDIR)$(PREFIX)/lib/pkgconfig
+CMAKE_DIR      = $(DESTDIR)$(PREFIX)/lib/cmake/mpt
 
 define PKG_CONFIG_FILE
 prefix=$(PREFIX)
@@ -138,12 +144,12 @@ clean: ## remove build/
 
 $(B)/examples/%: examples/%.c $(wildcard examples/*.h) $(HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
+	$(COMPILE) $< -o $@ $(LIBM)
 
 $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 	@mkdir -p $(@D)
 	@if pkg-config --exists libcjson 2>/dev/null; then \
-	    echo "$(CC) -o $@"; $(CC) $(WARN) $(CFLAGS) -I. examples/inspect.c examples/inspect/*.c -o $@ -lm \
+	    echo "$(CC) -o $@"; $(COMPILE) examples/inspect.c examples/inspect/*.c -o $@ $(LIBM) \
 	        $$(echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o $@ 2>/dev/null && \
 	        echo "-fopenmp -DMPT_USE_OPENMP") $$(pkg-config --cflags --libs libcjson) \
 	        $$(pkg-config --exists minizip && echo "-DINSPECT_ZIP $$(pkg-config --cflags --libs minizip)"); \
@@ -155,16 +161,16 @@ $(B)/examples/12_reports: CFLAGS := -O1
 # The implementation, compiled once; tests and benchmarks link to it.
 $(B)/tests/impl.o: tests/impl.c tests/impl.h $(HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. -c $< -o $@
+	$(COMPILE) -c $< -o $@
 
 $(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm
+	$(COMPILE) $< $(B)/tests/impl.o -o $@ $(LIBM)
 
 $(B)/bench/threads.so: SHARED = -shared -fPIC
 $(B)/bench/threads $(B)/bench/threads.so: tests/bench/threads.c tests/bench/traffic.h tests/bench/bench.h $(HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) $(SHARED) -fopenmp -DMPT_USE_OPENMP -I. $< -o $@ -lm
+	$(COMPILE) $(SHARED) -fopenmp -DMPT_USE_OPENMP $< -o $@ $(LIBM)
 
 $(B)/bench/bench_gemm: LIBRARIES = $(BLAS)
 # loops as trainers have them, to compare with, compiled with the flags that trainers use
@@ -175,4 +181,4 @@ $(B)/bench/bench_rows: $(B)/bench/user.o
 $(B)/bench/bench_rows: LIBRARIES = $(B)/bench/user.o
 $(B)/bench/%: tests/bench/%.c tests/bench/bench.h tests/bench/traffic.h tests/impl.h $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm $(LIBRARIES)
+	$(COMPILE) $< $(B)/tests/impl.o -o $@ $(LIBM) $(LIBRARIES)

@@ -70,9 +70,9 @@
  *              __declspec(dllexport), in C++ after extern "C". Two versions of mpt in one program: MPT_STATIC
  *              in one, or it is chance which runs.
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, if the compiler is
- *              gcc or clang and the processor x86 or aarch64. 0: the portable path only. 2 (SSE2 or NEON),
- *              3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the same bits
- *              (in mpt.h, but for those of a NaN that arithmetic makes).
+ *              gcc or clang and the processor x86 or aarch64. 0: the portable path only. 2 (SSE2 or NEON; gcc
+ *              for Windows), 3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the
+ *              same bits (in mpt.h, but for those of a NaN that arithmetic makes).
  * MPT_USE_OPENMP          needs the compiler's -fopenmp: calls on large arrays and lists of tensors use the
  *              OpenMP team of the calling thread; inside a parallel region, the calling thread alone.
  * MPT_PARALLEL_FOR(count, body, context)   a thread pool of your own instead of OpenMP. It must call

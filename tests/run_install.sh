@@ -5,7 +5,16 @@
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=$(mkdir -p "${1:-build}/install" && cd "${1:-build}/install" && pwd)
-check "make install" make --no-print-directory install PREFIX="/my tools" DESTDIR="$out/root"
+install_umask() { (umask 077; make --no-print-directory "$1" PREFIX="/my tools" DESTDIR="$out/root"); }
+rm -rf "$out/root"
+check "make install" install_umask install
+hidden=$(find "$out/root/my tools" ! -perm -o=r)
+if [ -z "$hidden" ]; then pass "everyone may read what it installed"
+else fail "only the owner may read $hidden"; fi
+check "make uninstall" install_umask uninstall
+left=$(find "$out/root" ! -type d)
+if [ -z "$left" ]; then pass "nothing is left"; else fail "left: $left"; fi
+check "make install, again" install_umask install
 cat > "$out/user.c" <<'C'
 #define MPT_IMPLEMENTATION
 #include <mpt.h>
