@@ -5998,79 +5998,66 @@ static void mpti_floats_load(mpti_floats *b, mpt_format from, const unsigned cha
 
 /* A block is counted by 16-bit codes, of which a vector register holds twice as many as of floats. A code has
  * the upper 14 bits of the magnitude's pattern, then a bit that is set if any lower bit is; this equals the
- * floor plus the ceiling of pattern / 2^17. Codes keep the order of the magnitudes. For each limit in the
- * block's range (a power of two, or the edge of a class) a loop counts the codes that reach it. An edge that
- * lies between codes, such as the least |x| that becomes a normal f16, is compared with the floats. */
+ * floor plus the ceiling of pattern / 2^17. Codes keep the order of the magnitudes. A limit that lies between
+ * codes, such as the least |x| that becomes a normal f16, is compared with the floats. */
 #define MPTI_BELOW_CODE 0x1ffffu
 #define MPTI_CODE_OF(a) ((int16_t)(((a) >> 17) + (((a) + MPTI_BELOW_CODE) >> 17)))
+#define MPTI_LIMITS (256 + MPT_SURVEY_EDGES + 4)
 
-MPTI_INLINE void mpti_codes_loop(int16_t *MPTI_RESTRICT code, const float *MPTI_RESTRICT x)
+/* reach[j] = how many floats of a block have an |x| of limit[j] or above, for j < limits, rounded up to a
+ * multiple of 4. The first limits are powers of two, `powers` or more. */
+MPTI_INLINE void mpti_reach_loop(uint32_t *reach, const float *x, const uint32_t *limit, size_t powers,
+                                 size_t limits)
 {
-    int i;
+    int16_t code[MPTI_FLOATS_MANY] MPTI_ALIGNED, below[MPTI_LIMITS];
+    size_t  i, j;
     for (i = 0; i < MPTI_FLOATS_MANY; i++)
         code[i] = MPTI_CODE_OF(mpti_f32_bits(x[i]) & 0x7fffffffu);
-}
-MPTI_TWICE(mpti_codes, mpti_codes_loop, (int16_t *code, const float *x), (code, x))
-
-/* mpti_codes_above counts the codes above each of four; mpti_floats_reach the floats with |x| >= limit. */
-MPTI_INLINE void mpti_codes_above_loop(const int16_t *code, const int16_t *below, uint32_t *above)
-{
-    const int16_t b0 = below[0], b1 = below[1], b2 = below[2], b3 = below[3];
-    uint16_t      n0 = 0u, n1 = 0u, n2 = 0u, n3 = 0u;
-    int           i;
-    for (i = 0; i < MPTI_FLOATS_MANY; i++) {
-        n0 = (uint16_t)(n0 + (code[i] > b0));
-        n1 = (uint16_t)(n1 + (code[i] > b1));
-        n2 = (uint16_t)(n2 + (code[i] > b2));
-        n3 = (uint16_t)(n3 + (code[i] > b3));
+    for (j = 0; j < limits + 3u; j++)
+        below[j] = (int16_t)(MPTI_CODE_OF(limit[j]) - 1);
+    for (j = 0; j < limits; j += 4) {
+        uint16_t n[4] = {0u, 0u, 0u, 0u};
+        for (i = 0; i < MPTI_FLOATS_MANY; i++)
+            MPTI_EACH_4(q, n[q] = (uint16_t)(n[q] + (code[i] > below[j + q]));)
+        MPTI_EACH_4(q, reach[j + q] = n[q];)
     }
-    above[0] = n0, above[1] = n1, above[2] = n2, above[3] = n3;
+    for (j = powers; j < limits; j++)
+        if ((limit[j] & MPTI_BELOW_CODE) > 1u) {
+            const uint32_t here = limit[j];
+            uint32_t       n = 0u;
+            for (i = 0; i < MPTI_FLOATS_MANY; i++)
+                n += (mpti_f32_bits(x[i]) & 0x7fffffffu) >= here;
+            reach[j] = n;
+        }
 }
-MPTI_TWICE(mpti_codes_above, mpti_codes_above_loop,
-           (const int16_t *code, const int16_t *below, uint32_t *above), (code, below, above))
+MPTI_TWICE(mpti_reach, mpti_reach_loop,
+           (uint32_t *reach, const float *x, const uint32_t *limit, size_t powers, size_t limits),
+           (reach, x, limit, powers, limits))
 
-MPTI_INLINE void mpti_floats_reach_loop(const float *x, uint32_t limit, uint32_t *reach)
-{
-    uint32_t n = 0u;
-    int      i;
-    for (i = 0; i < MPTI_FLOATS_MANY; i++)
-        n += (mpti_f32_bits(x[i]) & 0x7fffffffu) >= limit;
-    *reach = n;
-}
-MPTI_TWICE(mpti_floats_reach, mpti_floats_reach_loop, (const float *x, uint32_t limit, uint32_t *reach),
-           (x, limit, reach))
-
-/* Count a block of zeros and normal floats. `edge`: the tally's edges as patterns of floats, rounded up. */
+/* Count a block of zeros and normal floats. `edge`: the tally's edges as patterns of floats, rounded up. The
+ * limits are powers of two, up to the one above all floats, and the edges that lie between the extremes. */
 static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_floats *b)
 {
-    const uint32_t least = b->least_less_1 + 1u, greatest = b->greatest;
-    const int      first = (int)(least >> 23), binades = (int)(greatest >> 23) - first + 1;
-    int16_t        code[MPTI_FLOATS_MANY] MPTI_ALIGNED;
-    int16_t        below[256 + MPT_SURVEY_EDGES + 4];   /* the code of a limit, less 1 */
-    uint32_t       reach[256 + MPT_SURVEY_EDGES + 4], above = MPTI_FLOATS_MANY - b->zeros, here;
-    int            place[MPT_SURVEY_EDGES];     /* index of each edge in below and reach */
-    int            i, n;
-    for (n = 0; n < binades; n++)
-        below[n] = (int16_t)(((first + n) << 7) - 1);
-    below[n++] = INT16_MAX;             /* no code is above it */
+    const uint32_t least = b->least_less_1 + 1u, greatest = b->greatest, first = least >> 23;
+    const uint32_t binades = (greatest >> 23) - first + 1u;
+    uint32_t       limit[MPTI_LIMITS], reach[MPTI_LIMITS];
+    uint32_t       place[MPT_SURVEY_EDGES];     /* index of each edge in limit and reach */
+    uint32_t       above = MPTI_FLOATS_MANY - b->zeros, n;
+    int            i;
+    for (n = 0; n <= binades; n++)
+        limit[n] = (first + n) << 23;
     for (i = 0; i < t->edges; i++) {
         const int inside = edge[i] > least && edge[i] <= greatest;
         place[i] = !inside ? edge[i] <= least ? 0 : binades : i && edge[i] == edge[i - 1] ? place[i - 1] : n;
         if (place[i] == n)
-            below[n++] = (int16_t)(MPTI_CODE_OF(edge[i]) - 1);
+            limit[n++] = edge[i];
     }
-    below[n] = below[n + 1] = below[n + 2] = INT16_MAX;
-    mpti_codes(code, b->x);
-    for (i = 0; i < n; i += 4)
-        mpti_codes_above(code, below + i, reach + i);
-    for (i = 0; i < binades; i++)
-        t->binade[first + i - 127 - MPT_RANGE_EMIN] += reach[i] - reach[i + 1];
-    for (i = 0; i < t->edges; i++, above = here) {
-        here = reach[place[i]];
-        if (place[i] > binades && (edge[i] & MPTI_BELOW_CODE) > 1u)
-            mpti_floats_reach(b->x, edge[i], &here);
-        t->cell[i] += above - here;
-    }
+    limit[n] = limit[n + 1u] = limit[n + 2u] = limit[binades];
+    mpti_reach(reach, b->x, limit, binades, n);
+    for (n = 0; n < binades; n++)
+        t->binade[(int)(first + n) - 127 - MPT_RANGE_EMIN] += reach[n] - reach[n + 1u];
+    for (i = 0; i < t->edges; above = reach[place[i++]])
+        t->cell[i] += above - reach[place[i]];
     t->cell[i] += above;
     *t->zero += b->zeros;
     mpti_extremes_add(t->max_abs, t->min_abs, mpti_f64_bits((double)mpti_f32_make(greatest)),

@@ -2246,6 +2246,13 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
 #define MPTI_THRICE MPTI_TWICE
 #endif
 
+/* Statements once, twice or four times: compilers do not unroll loops at -O2. */
+#define MPTI_TIMES_1(...) __VA_ARGS__
+#define MPTI_TIMES_2(...) __VA_ARGS__ __VA_ARGS__
+#define MPTI_TIMES_4(...) MPTI_TIMES_2(__VA_ARGS__ __VA_ARGS__)
+/* Likewise with q = 0, 1, 2, 3. */
+#define MPTI_EACH_4(q, ...) { size_t q = 0; MPTI_TIMES_4(__VA_ARGS__ q++;) }
+
 /* ---- kernels ---- */
 
 /* A kernel reads up to three arrays and writes one, in groups of 64 elements, upwards. It loads before it
@@ -2404,13 +2411,6 @@ MPTI_IN_512 mpti_v16 mpti_sticky_512(mpti_v16 x, uint32_t bits, uint32_t bit)
             : "+v"(x) : "v"(mpti_all_512(bits)), "v"(mpti_all_512(bit)) : "k1");
     return x;
 }
-
-/* Statements once, twice or four times: compilers do not unroll loops at -O2. */
-#define MPTI_TIMES_1(...) __VA_ARGS__
-#define MPTI_TIMES_2(...) __VA_ARGS__ __VA_ARGS__
-#define MPTI_TIMES_4(...) MPTI_TIMES_2(__VA_ARGS__ __VA_ARGS__)
-/* Likewise with q = 0, 1, 2, 3. */
-#define MPTI_EACH_4(q, ...) { size_t q = 0; MPTI_TIMES_4(__VA_ARGS__ q++;) }
 
 /* Load 64 elements at p as floats (with AVX2 32 elements): four vectors, each from `bytes` bytes. */
 #define MPTI_FOUR(place, V, name, one, bytes)                   \
