@@ -6972,11 +6972,11 @@ static uint64_t mpti_fixed(double x, int bits)
     const uint64_t m = mpti_significand(x, &e), most = MPTI_ONE << 62;
     e += bits;
     if (e <= 0)
-        return e < -60 ? 0u : e && m ? mpti_shift_rne64(m, -e) : m;
-    return m && (e > 10 || m << e > most) ? most : m << (e & 15);
+        return e < -60 ? 0u : e ? mpti_shift_rne64(m, -e) : m;
+    return e > 10 || m << e > most ? most : m << e;
 }
 
-MPTI_NOINLINE static void mpti_raise(double *most, double x) { *most = x > *most ? x : *most; }
+MPTI_INLINE void mpti_raise(double *most, double x) { *most = x > *most ? x : *most; }
 
 /* Add to a sum of 128 bits, low word first, in two's complement. */
 MPTI_NOINLINE static void mpti_wide_add(uint64_t *sum, uint64_t low, uint64_t high)
@@ -7083,20 +7083,17 @@ static void mpti_roundoff_each(mpt_roundoff *r, mpt_format from, const unsigned 
 #define MPTI_LONE const volatile
 #endif
 
-typedef struct mpti_errors {
-    uint32_t same, max_relative, max_ulps;      /* number of exact results; patterns of the largest errors */
-    uint64_t relative, ulps, minus;     /* sums: in 2^-40; in 2^-24 ulp; the same of negative errors */
-} mpti_errors;
-
-/* Add the errors of y, which is x rounded. `binade` is the pattern of 2^e, the power of two at or below |x|,
- * but at least `least`. An ulp of x is 2^(e - mantissa_bits), and inverse - binade the pattern of 1 / ulp.
- * Errors in ulp are at most 0.5: with 0.5 added, the last bit is 2^-24. Relative errors are at most 1: with 6
- * added, the last bit is 2^-21; with `low` added to the remainder, it is 2^-40. */
-MPTI_INLINE void mpti_errors_loop(mpti_errors *s, float *MPTI_RESTRICT error, const float *MPTI_RESTRICT x,
+/* Count the errors of y, which is x rounded; zeros count as exact. `binade` is the pattern of 2^e, the power
+ * of two at or below |x|, but at least `least`. An ulp of x is 2^(e - mantissa_bits); inverse - binade is the
+ * pattern of 1 / ulp. Errors in ulp are at most 0.5: with 0.5 added, the last bit is 2^-24. Relative errors
+ * are at most 1: with 6 added, the last bit is 2^-21; with `low` added to the remainder, it is 2^-40. What is
+ * called here works on integers, as the upper halves of vector registers are in use. */
+MPTI_INLINE void mpti_errors_loop(mpt_roundoff *r, float *MPTI_RESTRICT error, const float *MPTI_RESTRICT x,
                                   const float *MPTI_RESTRICT y, uint32_t least, uint32_t inverse)
 {
     const float low = 1.1444091796875e-5f;      /* 1.5 * 2^-17 */
     uint32_t    same = 0u, ulps = 0u, minus = 0u, upper = 0u, lower = 0u, max_relative = 0u, max_ulps = 0u;
+    uint64_t    bias;
     int         i;
     for (i = 0; i < MPTI_TILE; i++) {
         const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu, binade = (a > least ? a : least) & 0x7f800000u;
@@ -7117,51 +7114,49 @@ MPTI_INLINE void mpti_errors_loop(mpti_errors *s, float *MPTI_RESTRICT error, co
     }
     upper -= MPTI_TILE * mpti_f32_bits(6.0f);
     lower -= MPTI_TILE * mpti_f32_bits(low);
-    s->relative += ((uint64_t)upper << 19) + lower - ((uint64_t)(lower >> 31) << 32);
-    s->same += same;
-    s->ulps += ulps;
-    s->minus += minus;
-    s->max_relative = max_relative > s->max_relative ? max_relative : s->max_relative;
-    s->max_ulps = max_ulps > s->max_ulps ? max_ulps : s->max_ulps;
+    bias = (uint64_t)ulps - 2u * (uint64_t)minus;
+    r->exact += same;
+    r->changed += MPTI_TILE - same;
+    mpti_wide_add(r->relative, ((uint64_t)upper << 19) + lower - ((uint64_t)(lower >> 31) << 32), 0u);
+    mpti_wide_add(r->ulps, ulps, 0u);
+    mpti_wide_add(r->bias, bias, 0u - (bias >> 63));
+    mpti_raise(&r->max_relative, (double)mpti_f32_make(max_relative));
+    mpti_raise(&r->max_ulps, (double)mpti_f32_make(max_ulps));
 }
 MPTI_TWICE(mpti_errors_add, mpti_errors_loop,
-            (mpti_errors *s, float *error, const float *x, const float *y, uint32_t least, uint32_t inverse),
-            (s, error, x, y, least, inverse))
+           (mpt_roundoff *r, float *error, const float *x, const float *y, uint32_t least, uint32_t inverse),
+           (r, error, x, y, least, inverse))
 
-/* Sum squares of 48 bits each, as two integers: sum[0] in units of 2^u, sum[1] in units of 2^(u - 51). Adding
+/* Add squares of 48 bits each, as two sums: `high` in units of 2^u, `low` in units of 2^(u - 51). Adding
  * a square to 1.5 * 2^(52 + u) rounds it to a multiple of 2^u, which the low bits of the result hold. Adding
  * the remainder of the square to 1.5 * 2^(u + 1) is exact: the low bits hold it in units of 2^(u - 51). */
-MPTI_INLINE void mpti_squares_loop(uint64_t *sum, const float *x, int u)
+MPTI_INLINE void mpti_squares_loop(mpt_exact *s, const float *x, int u)
 {
     const uint64_t upper = (uint64_t)(u + 52 + 1023) << 52 | MPTI_ONE << 51;
     const uint64_t lower = (uint64_t)(u + 1 + 1023) << 52 | MPTI_ONE << 51;
     const double   first = mpti_f64_make(upper), both = mpti_f64_make(upper + 3u);  /* + 1.5 * 2^(u + 1) */
-    uint64_t       high = 0u, low = 0u;
+    uint64_t       high = 0u - MPTI_FLOATS_MANY * upper, low = 0u - MPTI_FLOATS_MANY * lower, minus;
     int            i;
     for (i = 0; i < MPTI_FLOATS_MANY; i++) {
         const double v = (double)x[i], part = fma(v, v, first);
         high += mpti_f64_bits(part);
         low += mpti_f64_bits(fma(v, v, both - part));
     }
-    sum[0] = high - MPTI_FLOATS_MANY * upper;
-    sum[1] = low - MPTI_FLOATS_MANY * lower;
+    minus = low >> 63;
+    mpti_exact_add_bits(s, 0u, 0u, high, u);
+    mpti_exact_add_bits(s, (unsigned)minus, 0u, minus ? 0u - low : low, u - 51);
 }
-MPTI_TWICE(mpti_squares_add, mpti_squares_loop, (uint64_t *sum, const float *x, int u), (sum, x, u))
+MPTI_TWICE(mpti_squares_add, mpti_squares_loop, (mpt_exact *s, const float *x, int u), (s, x, u))
 
 /* Add the squares of a block: of numbers in 2^bottom .. 2^(top + 1), or of the errors of such numbers. */
 static void mpti_squares_close(mpt_exact *s, const float *x, int bottom, int top)
 {
-    const int u = 2 * top - 49;
-    uint64_t  sum[2];
-    int       i, minus;
-    for (i = 0; i < MPTI_FLOATS_MANY && top - bottom > 27; i++)     /* too wide for two 51-bit parts */
-        mpt_exact_add(s, (double)x[i], (double)x[i]);
-    if (i)
-        return;
-    mpti_squares_add(sum, x, u);
-    minus = (int)(sum[1] >> 63);
-    mpti_exact_add_bits(s, 0u, 0u, sum[0], u);
-    mpti_exact_add_bits(s, (unsigned)minus, 0u, minus ? 0u - sum[1] : sum[1], u - 51);
+    int i;
+    if (top - bottom <= 27)
+        mpti_squares_add(s, x, 2 * top - 49);
+    else                                /* too wide for two 51-bit parts */
+        for (i = 0; i < MPTI_FLOATS_MANY; i++)
+            mpt_exact_add(s, (double)x[i], (double)x[i]);
 }
 
 /* Count n numbers, at most MPTI_FLOATS_MANY.  Returns: 0 if they must be counted one by one. */
@@ -7171,9 +7166,7 @@ static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned
     const uint32_t         up = (uint32_t)r->log2_scale << 23;      /* scaling adds this to a pattern */
     float                  y[MPTI_FLOATS_MANY], error[MPTI_FLOATS_MANY];
     mpti_floats            b;
-    mpti_errors            s;
     int                    top, bottom;
-    uint64_t               bias;
     size_t                 i;
     mpti_floats_load(&b, from, at, n);
     top = (int)(b.greatest >> 23) + r->log2_scale - 127;
@@ -7186,25 +7179,17 @@ static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned
             b.row[i] = b.x[i] * mpti_f32_make(0x3f800000u + up);
         b.x = b.row;
     }
-    memset(&s, 0, sizeof s);
     (void)mpt_quantize_n(y, b.x, MPTI_FLOATS_MANY, (mpt_format)r->format, NULL);
     for (i = 0; i < MPTI_FLOATS_MANY; i += MPTI_TILE)
-        mpti_errors_add(&s, error + i, b.x + i, y + i, (uint32_t)(f->emin > -100 ? f->emin + 127 : 27) << 23,
+        mpti_errors_add(r, error + i, b.x + i, y + i, (uint32_t)(f->emin > -100 ? f->emin + 127 : 27) << 23,
                         (uint32_t)(254 + f->mantissa_bits) << 23);
     mpti_squares_close(&r->signal, b.x, bottom, top);
     mpti_squares_close(&r->noise, error, bottom, top);
     for (i = 0; i < n && b.least_less_1 + up < mpti_f32_bits((float)f->min_subnormal); i++)
         r->flushed += (uint64_t)(mpti_f32_bits(b.x[i]) << 1 && !(mpti_f32_bits(y[i]) << 1));
-    bias = s.ulps - 2u * s.minus;
     r->count += n;
     r->zero += n + b.zeros - MPTI_FLOATS_MANY;
-    r->changed += MPTI_FLOATS_MANY - s.same;
-    r->exact += s.same - b.zeros;
-    mpti_wide_add(r->relative, s.relative, 0u);
-    mpti_wide_add(r->ulps, s.ulps, 0u);
-    mpti_wide_add(r->bias, bias, 0u - (bias >> 63));
-    mpti_raise(&r->max_relative, (double)mpti_f32_make(s.max_relative));
-    mpti_raise(&r->max_ulps, (double)mpti_f32_make(s.max_ulps));
+    r->exact -= b.zeros;
     return 1;
 }
 
