@@ -1172,8 +1172,7 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes the next n bytes, however few, and returns 0, or
  * anything else to stop. Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and
- * Inf, CSV nothing.
- * What the calls of this section return: see >>M9. */
+ * Inf, CSV nothing. */
 typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
@@ -6198,11 +6197,12 @@ MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
     return MPT_OK;
 }
 
-/* share * whole, rounded down; exactly `whole` for a share of 1. */
-MPTI_NOINLINE static uint64_t mpti_share_of(double share, uint64_t whole)
+/* share * whole, rounded down; exactly `whole` for a share of 1; but at least `least`. */
+MPTI_NOINLINE static uint64_t mpti_share_of(double share, uint64_t whole, uint64_t least)
 {
-    const double part = share * (double)whole;
-    return part >= (double)whole ? whole : (uint64_t)part;
+    const double   part = share * (double)whole;
+    const uint64_t count = part >= (double)whole ? whole : (uint64_t)part;
+    return count > least ? count : least;
 }
 
 MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int *exponent)
@@ -6215,9 +6215,8 @@ MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int 
     nonzero = mpt_range_nonzero(r);
     if (!nonzero)
         return MPT_E_DATA;
-    rank = mpti_share_of(percent / 100.0, nonzero);     /* nearest rank: the product, rounded up */
+    rank = mpti_share_of(percent / 100.0, nonzero, 1u); /* nearest rank: the product, rounded up */
     rank += percent / 100.0 * (double)nonzero > (double)rank;
-    rank = rank ? rank : 1u;
     while ((seen += r->binade[i]) < rank)
         i++;
     *exponent = i + MPT_RANGE_EMIN;
@@ -6228,21 +6227,19 @@ MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int 
 
 MPT_DEF mpt_status mpt_survey_init(mpt_survey *a)
 {
-    int i, j, format;
+    int i, j;
     if (!a)
         return MPT_E_ARG;
     memset(a, 0, sizeof *a);
-    for (i = 0; i < MPT_SURVEY_EDGES; i++)
-        a->edge[i] = MPTI_F64_INF;              /* for formats without reports: above all finite numbers */
-    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
-        if (mpti_report_format((mpt_format)format))
-            mpti_range_limits(mpt_format_get((mpt_format)format), a->edge + 3 * format);
-    for (i = 1; i < MPT_SURVEY_EDGES; i++)
-        for (j = i; j > 0 && a->edge[j - 1] > a->edge[j]; j--) {
-            const uint64_t swap = a->edge[j];
+    for (i = 0; i < MPT_SURVEY_EDGES; i++) {    /* sort by insertion */
+        const mpt_format_info *f = mpti_report_format((mpt_format)(i / 3));
+        uint64_t               limits[3] = {MPTI_F64_INF, MPTI_F64_INF, MPTI_F64_INF};
+        if (f)                          /* without reports: above all finite numbers */
+            mpti_range_limits(f, limits);
+        for (j = i; j > 0 && a->edge[j - 1] > limits[i % 3]; j--)
             a->edge[j] = a->edge[j - 1];
-            a->edge[j - 1] = swap;
-        }
+        a->edge[j] = limits[i % 3];
+    }
     return MPT_OK;
 }
 
@@ -6357,17 +6354,14 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
         return MPT_E_ARG;
     nonzero = mpt_range_nonzero(r);
     if (nonzero)
-        k = mpti_range_doublings(r, mpti_share_of(t->overflow, nonzero)) - headroom;
+        k = mpti_range_doublings(r, mpti_share_of(t->overflow, nonzero, 0u)) - headroom;
     if (k < -126)                           /* what no scale saves counts no more */
         mpti_range_with_scale(r, -126, choice), k = mpti_range_doublings(r, choice->overflow) - headroom;
     k = k > 127 ? 127 : k < -126 ? -126 : k;
     mpti_range_with_scale(r, k, choice);
     lost = choice->flushed + choice->subnormal;
-    may_flush = mpti_share_of(t->flushed, nonzero);
-    may_flush = may_flush > choice->flushed ? may_flush : choice->flushed;
-    may_lose = mpti_share_of(t->subnormal, nonzero);
-    may_lose = may_lose > may_flush ? may_lose : may_flush;
-    may_lose = may_lose > lost ? may_lose : lost;
+    may_flush = mpti_share_of(t->flushed, nonzero, choice->flushed);
+    may_lose = mpti_share_of(t->subnormal, nonzero, may_flush > lost ? may_flush : lost);
     for (; k > 0; k--) {        /* a smaller scale never loses less: go towards 1 while that is accepted */
         choice->flushed += mpti_range_in(r, mpti_range_flushed_below(f) - (k - 1));
         lost += mpti_range_in(r, f->emin - 1 - (k - 1));
@@ -6431,9 +6425,9 @@ MPTI_NOINLINE static double mpti_share(uint64_t part, uint64_t whole, double tim
 }
 
 /* Write formatted text, independent of the locale: %s a string, %u a uint64_t, %d an int, %r a finite double
- * with 12 digits, %b and a character: that character as often as an int says, %% a percent sign; width and
- * minus as in printf. Only drawings use the others, which go to snprintf: %.1p and %.2p, the percentage that
- * one uint64_t is of another, where 0 and 100 mean none and all (<0.1%, >99.9%), and those of a double. */
+ * with 12 digits, %b and a character: that character as often as an int says; width and minus as in printf.
+ * Only drawings use the others, which go to snprintf: %.1p and %.2p, the percentage that one uint64_t is of
+ * another, where 0 and 100 mean none and all (<0.1%, >99.9%), and those of a double. */
 MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
 {
     char    buf[64];
@@ -6453,7 +6447,6 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
         for (format += left + 1; *format >= '0' && *format <= '9'; format++)
             width = width * 10u + (size_t)(*format - '0');
         switch (*format) {
-        case '%': mpti_add_char(&s, '%'); break;
         case 's': text = va_arg(v, const char *); break;
         case 'u': mpti_add_count(&s, va_arg(v, uint64_t)); break;
         case 'd': mpti_add_int(&s, va_arg(v, int)); break;
@@ -6917,15 +6910,6 @@ MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src)
     mpti_exact_settle(dst);
 }
 
-/* Round sig * 2^e to double, nearest-even. sig has its highest bit set; its lowest bit is sticky. */
-MPTI_NOINLINE static double mpti_round_f64(unsigned sign, uint64_t sig, int e)
-{
-    const int      top = e + 63, drop = top >= -1022 ? 11 : -1011 - top;
-    const uint64_t kept = mpti_shift_rne64(mpti_shift_jam(sig, drop - 2), 2);
-    const uint64_t field = top >= -1022 ? (uint64_t)(top + 1022) << 52 : 0u;    /* kept's hidden bit adds 1 */
-    return mpti_f64_make((uint64_t)sign << 63 | (top > 1023 ? MPTI_F64_INF : field + kept));
-}
-
 /* A finite sum is sig * 2^e, where sig, the result, has its highest bit set and a sticky lowest bit; or 0. */
 static uint64_t mpti_exact_parts(const mpt_exact *s, unsigned *sign, int *e)
 {
@@ -6953,14 +6937,19 @@ static uint64_t mpti_exact_parts(const mpt_exact *s, unsigned *sign, int *e)
 
 MPT_DEF double mpt_exact_value(const mpt_exact *s)
 {
-    unsigned       sign;
-    int            e;
-    const uint64_t sig = mpti_exact_parts(s, &sign, &e);
+    unsigned sign;
+    int      e, field;                  /* field: of the result's exponent, if it is normal */
+    uint64_t sig = mpti_exact_parts(s, &sign, &e);
     if (s->not_finite)
         return s->not_finite == 2u   ? mpti_f64_make(MPTI_F64_INF)
                : s->not_finite == 4u ? mpti_f64_make(MPTI_F64_SIGN | MPTI_F64_INF)
                                      : mpti_nan();
-    return sig ? mpti_round_f64(sign, sig, e) : 0.0;
+    if (!sig)
+        return 0.0;
+    field = e + 63 + 1023;
+    sig = mpti_shift_rne64(mpti_shift_jam(sig, field > 0 ? 9 : 10 - field), 2);
+    sig += field > 1 ? (uint64_t)(field - 1) << 52 : 0u;        /* the hidden bit adds 1 to the field */
+    return mpti_f64_make((uint64_t)sign << 63 | (field > 2046 ? MPTI_F64_INF : sig));
 }
 
 /* ---- rounding report ---- */
@@ -7692,8 +7681,10 @@ MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shado
     inputs = mpti_shadow_ops[op].operands;
     if (op == MPT_SHADOW_OP_VALUE)
         a.low = a.exact;
-    for (i = 0; i < inputs; i++)
+    for (i = 0; i < inputs; i++) {
         v.in[i] = i == 0 ? a : i == 1 ? b : c;
+        mpti_raise(&v.before, mpti_shadow_error(v.in[i]));
+    }
     if (fused || minus || op == MPT_SHADOW_OP_ADD) {
         const double term = fused ? a.low * b.low : a.low;      /* exact: at most 48 bits */
         const double other = fused ? c.low : minus ? -1.0 * b.low : b.low;
@@ -7705,8 +7696,6 @@ MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shado
     v.out.low = mpti_round_to(s->format, low);
     v.out.exact = mpti_shadow_in_double(op, a.exact, b.exact, c.exact);
     v.at = ++s->operations;
-    for (i = 0; i < inputs; i++)
-        mpti_raise(&v.before, mpti_shadow_error(v.in[i]));
     v.after = mpti_shadow_error(v.out);
     v.cause = mpti_shadow_cause(s->format, &v, inputs, low);
     s->causes[v.cause]++;
@@ -7852,8 +7841,8 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
     if (status != MPT_OK)
         return status;
     if (title) {
-        mpti_tell(&o, "%s: share that becomes 0, from none over .:-=+*#%% to @ nearly all; ! overflow\n"
-                  "  from left to right: ", title);
+        mpti_tell(&o, "%s: share that becomes 0, from none over %s to @ nearly all; ! overflow\n"
+                  "  from left to right: ", title, ".:-=+*#%");
         for (i = 0; i < count; i++)
             mpti_tell(&o, i ? ", %s" : "%s", tracks[i].name ? tracks[i].name : "?");
         mpti_tell(&o, "\n");
