@@ -9326,8 +9326,6 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
 // >>M25 implementation: policy --------------------------------------------------------------------
 #ifndef MPT_NO_GRAPH
 /* Kinds of ops that a graph rewrite treats specially, with their TensorFlow and compact names. */
-enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENTER, MPTI_OP_CAST,
-       MPTI_OP_VARIABLE, MPTI_OP_RESOURCE, MPTI_OP_CONST, MPTI_OP_END, MPTI_OP_NORM, MPTI_OP_NORM_GRAD };
 #define MPTI_OP_KINDS(X)                                                                                  \
     X(MERGE, "Merge RefMerge _XlaMerge merge")                                                            \
     X(NEXT, "NextIteration RefNextIteration next_iteration")                                              \
@@ -9335,12 +9333,10 @@ enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENT
     X(ENTER, "Enter enter")                                                                               \
     X(CAST, "Cast cast")                                                                                  \
     X(VARIABLE, "Variable VariableV2 variable")                                                           \
-    X(RESOURCE, "AutoReloadVariable ReadVariableOp VarHandleOp _ReadVariablesOp _VarHandlesOp")           \
-    X(CONST, "Const const")                                                                               \
+    X(CONST, "Const const AutoReloadVariable ReadVariableOp VarHandleOp _ReadVariablesOp _VarHandlesOp")  \
     X(END, "_Arg _Retval OptionalFromValue OptionalGetValue PartitionedCall Placeholder "                 \
       "StatefulPartitionedCall placeholder")                                                              \
-    X(NORM, "FusedBatchNorm")                                                                             \
-    X(NORM_GRAD, "FusedBatchNormGrad")
+    X(NORM, "FusedBatchNorm FusedBatchNormGrad")
 
 /* TensorFlow's lists, a row each: list in the CUDA pass, list in the BF16 pass, ops.
  * Source: tensorflow/core/grappler/optimizers/auto_mixed_precision_lists.h. */
@@ -9386,20 +9382,27 @@ enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENT
 enum { MPTI_TF_ALLOW = MPT_RULE_LOW, MPTI_TF_DENY = MPT_RULE_FP32, MPTI_TF_INFER = MPT_RULE_WIDEST,
        MPTI_TF_CLEAR = MPT_RULE_WIDEST, MPTI_TF_NONE = MPT_RULE_COUNT };
 
+/* Facts of an op, a bit each: its list, an mpt_list (NONE has no bit), and its kind. */
+#define MPTI_ON(list)    (1u << (list) >> 1)
+#define MPTI_LISTED      (MPTI_ON(MPT_LIST_COUNT) - 1u)
+#define MPTI_IS(kind)    (1u << MPTI_OP_##kind)
+#define MPTI_KIND_ID(kind, names) MPTI_OP_##kind,
+enum { MPTI_OP_LISTS = MPT_LIST_COUNT - 2, MPTI_OP_KINDS(MPTI_KIND_ID) MPTI_OP_FACTS };
+
 /* All known ops. One name may stand in several rows, with its rule in one and its kind in another. */
 static const struct mpti_op_row {
     unsigned char rule, cpu;                /* mpt_rule; MPT_RULE_COUNT: none */
-    unsigned char list[MPT_LISTS_COUNT];    /* mpt_list in each of mpt_op_lists */
-    unsigned char kind;                     /* MPTI_OP_* */
+    uint16_t      facts[MPT_LISTS_COUNT];   /* for each of mpt_op_lists */
     const char   *source, *names;           /* words, separated by blanks */
 } mpti_ops[] = {
 #define MPTI_PT_OP(rule, cpu, list, source, names) \
-    {MPT_RULE_##rule, MPT_RULE_##cpu, {MPT_LIST_##list, 0, 0}, MPTI_OP_PLAIN, source, names},
+    {MPT_RULE_##rule, MPT_RULE_##cpu, {MPTI_ON(MPT_LIST_##list), 0, 0}, source, names},
     MPT_OPS(MPTI_PT_OP)
 #define MPTI_TF_OP(cuda, bf16, names) \
-    {MPTI_TF_##cuda, MPTI_TF_##bf16, {0, MPT_LIST_##cuda, MPT_LIST_##bf16}, MPTI_OP_PLAIN, "TF", names},
+    {MPTI_TF_##cuda, MPTI_TF_##bf16, {0, MPTI_ON(MPT_LIST_##cuda), MPTI_ON(MPT_LIST_##bf16)}, "TF", names},
     MPTI_TF_LISTS(MPTI_TF_OP)
-#define MPTI_KIND_OP(kind, names) {MPT_RULE_COUNT, MPT_RULE_COUNT, {0, 0, 0}, MPTI_OP_##kind, NULL, names},
+#define MPTI_KIND_OP(kind, names) \
+    {MPT_RULE_COUNT, MPT_RULE_COUNT, {MPTI_IS(kind), MPTI_IS(kind), MPTI_IS(kind)}, NULL, names},
     MPTI_OP_KINDS(MPTI_KIND_OP)
 };
 #define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])
@@ -9499,16 +9502,16 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
     for (i = 0; i < p->row_count; i++)
         if (!p->rows[i].op || (unsigned)p->rows[i].rule >= (unsigned)MPT_RULE_COUNT)
             return MPT_E_ARG;
-    for (i = 0; i < count; i++)
-        if (!mpti_is_policy_format(inputs[i]))
-            return MPT_E_UNSUPPORTED;
     if (!mpti_is_policy_format(p->compute) || !mpti_is_policy_format(p->variable) ||
         !mpti_is_policy_format(p->output) || !mpti_policy_row(p, op, &a))
         return MPT_E_UNSUPPORTED;
     a.why = whys[a.rule];
     a.input = count ? inputs[0] : p->variable;
-    for (i = 1; i < count; i++)
+    for (i = 0; i < count; i++) {
+        if (!mpti_is_policy_format(inputs[i]))
+            return MPT_E_UNSUPPORTED;
         a.input = mpti_widest(a.input, inputs[i]);
+    }
     a.output = a.input;
     if (a.input == MPT_F64 && p->compute != MPT_F64) {
         a.rule = MPT_RULE_AS_IS;
@@ -9632,7 +9635,7 @@ static mpt_status mpti_graph_room(mpt_graph *g, size_t nodes, size_t types, size
 
 MPT_DEF mpt_status mpt_graph_init(mpt_graph *g, void *arena, size_t bytes)
 {
-    size_t skew;
+    const size_t skew = mpti_min((size_t)(0u - (uintptr_t)arena) % MPTI_ALIGN, bytes);
     if (!g || mpti_no_array(arena, bytes, 1))
         return MPT_E_ARG;
     memset(g, 0, sizeof *g);
@@ -9642,8 +9645,6 @@ MPT_DEF mpt_status mpt_graph_init(mpt_graph *g, void *arena, size_t bytes)
 #endif
     if (!arena)
         return MPT_OK;
-    skew = (MPTI_ALIGN - (size_t)((uintptr_t)arena % MPTI_ALIGN)) % MPTI_ALIGN;
-    skew = skew < bytes ? skew : bytes;
     g->arena = (unsigned char *)arena + skew;
     g->bytes = g->high = (bytes - skew) / MPTI_ALIGN * MPTI_ALIGN;
     return MPT_OK;
@@ -9660,7 +9661,7 @@ MPT_DEF void mpt_graph_free(mpt_graph *g)
 
 /* Scratch of a rewrite: an entry in the table of ops by name; an arc of the flow network, of which `room` is
  * left, and whose reverse is arc e ^ 1. */
-typedef struct mpti_op_entry { const char *name; uint32_t length; uint8_t list, kind; } mpti_op_entry;
+typedef struct mpti_op_entry { const char *name; uint32_t length, facts; } mpti_op_entry;
 typedef struct mpti_arc { uint64_t room; uint32_t to, next; } mpti_arc;
 
 MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
@@ -9668,7 +9669,7 @@ MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
     /* the arrays as built (node, type, output), and again with room for a cast (2 types); the cast's name */
     const size_t kept =
         3 * sizeof(mpt_graph_node) + 4 * sizeof(mpt_graph_type) + 3 * sizeof(mpt_graph_output) + 144;
-    /* scratch of mpti_amp and mpti_flow per node */
+    /* scratch of mpti_amp (of the first 4 bytes one is spare) and mpti_flow per node */
     const size_t scratch = 4 + 7 * 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc);
     const size_t each = kept + scratch, in = 3 * sizeof(mpt_graph_input) + 6 * sizeof(mpti_arc) + 4;
     if (nodes > (size_t)-1 / 4 / each || inputs > (size_t)-1 / 4 / in)
@@ -9868,14 +9869,11 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
         return mpti_graph_memory(g);
     memset(table->entries, 0, size * sizeof(mpti_op_entry));
     for (i = 0; i < MPTI_OP_COUNT; i++) {
-        const uint8_t list = mpti_ops[i].list[o->lists], kind = mpti_ops[i].kind;
-        for (words = mpti_ops[i].names; *words && (list || kind); words += n + (words[n] == ' ')) {
+        const uint16_t facts = mpti_ops[i].facts[o->lists];
+        for (words = mpti_ops[i].names; *words && facts; words += n + (words[n] == ' ')) {
             n = strcspn(words, " ");
             e = mpti_op_find(table, words, n);
-            e->name = words;
-            e->length = (uint32_t)n;
-            e->list = list ? list : e->list;
-            e->kind = kind ? kind : e->kind;
+            e->name = words, e->length = (uint32_t)n, e->facts |= facts;
         }
     }
     for (i = 0; i < o->row_count; i++) {
@@ -9888,43 +9886,40 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
             return mpti_graph_fail(g, MPT_E_ARG, row->op,
                                    "a list row needs a list, and one of add, override, remove");
         e = mpti_op_find(table, row->op, strlen(row->op));
-        e->name = row->op;
-        e->length = (uint32_t)strlen(row->op);
-        if (row->edit == MPT_LIST_ADD && e->list != MPT_LIST_NONE && e->list != (uint8_t)list)
+        e->name = row->op, e->length = (uint32_t)strlen(row->op);
+        if (row->edit == MPT_LIST_ADD && (e->facts & MPTI_LISTED & ~MPTI_ON(list)))
             return mpti_graph_fail(g, MPT_E_DATA, row->op, "this op is in two lists");
-        e->list = (uint8_t)list;
+        e->facts = (e->facts & ~MPTI_LISTED) | MPTI_ON(list);
     }
     return MPT_OK;
 }
 
 /* ---- what a rewrite works on ---- */
 
-/* Bits of a type: facts, and marks that the passes set ("paint"). "Low" means the format o->low. */
-#define MPTI_ON(list)    (1u << (list))     /* its op is on this list, an mpt_list */
-#define MPTI_F32         (1u << 5)
-#define MPTI_HANDLE      (1u << 6)
-#define MPTI_FREE        (1u << 7)          /* its node may be changed */
-#define MPTI_ABLE        (1u << 8)          /* FP32, with a low kernel, and its node may be changed */
-#define MPTI_INNER       (1u << 9)          /* MPTI_ABLE, and its op is on the infer or clear list */
-#define MPTI_VARIABLE    (1u << 10)         /* its node reads a variable */
-#define MPTI_CAST        (1u << 11)         /* the FP32 result of an existing cast, and something reads it */
-#define MPTI_HELD        (1u << 12)         /* values that it reads or makes do not fit the low format */
-#define MPTI_ROOT        (1u << 13)         /* an allow op that may be changed, and whose values fit */
-#define MPTI_GROUPED     (1u << 14)         /* it must agree with other types */
-#define MPTI_LOW         (1u << 15)         /* painted low */
-#define MPTI_DENIED      (1u << 16)         /* it must stay FP32 */
-#define MPTI_UP          (1u << 17)         /* a deny or infer op, or leads to one through clear ops only */
-#define MPTI_DOWN        (1u << 18)         /* downstream of an allow op through clear and infer ops */
-#define MPTI_BETWEEN     (1u << 19)         /* MPTI_DOWN, and upstream of an allow op through such ops */
-#define MPTI_ELEMENT     (1u << 20)         /* the FP32 type of an op on a list of tensors */
-#define MPTI_NEXT        (1u << 21)         /* the FP32 type of an op that ends a loop step (NextIteration) */
-#define MPTI_PASSED      (1u << 22)         /* a handle was reached going forward; times 2: going backward */
+/* Bits of a type: below 16 the facts of its node (CAST only if it is FP32 and something reads it), and marks
+ * that the passes set ("paint"). "Low" means the format o->low. */
+#define MPTI_FREE        (1u << MPTI_OP_FACTS)      /* a fact of a node: it may be changed */
+#define MPTI_F32         (1u << 16)
+#define MPTI_HANDLE      (1u << 17)
+#define MPTI_ABLE        (1u << 18)         /* FP32, with a low kernel, and its node may be changed */
+#define MPTI_INNER       (1u << 19)         /* MPTI_ABLE, and its op is on the infer or clear list */
+#define MPTI_VARIABLE    (1u << 20)         /* its node reads a variable */
+#define MPTI_HELD        (1u << 21)         /* values that it reads or makes do not fit the low format */
+#define MPTI_ROOT        (1u << 22)         /* an allow op that may be changed, and whose values fit */
+#define MPTI_GROUPED     (1u << 23)         /* it must agree with other types */
+#define MPTI_LOW         (1u << 24)         /* painted low */
+#define MPTI_DENIED      (1u << 25)         /* it must stay FP32 */
+#define MPTI_UP          (1u << 26)         /* a deny or infer op, or leads to one through clear ops only */
+#define MPTI_DOWN        (1u << 27)         /* downstream of an allow op through clear and infer ops */
+#define MPTI_BETWEEN     (1u << 28)         /* MPTI_DOWN, and upstream of an allow op through such ops */
+#define MPTI_ELEMENT     (1u << 29)         /* the FP32 type of an op on a list of tensors */
+#define MPTI_PASSED      (1u << 30)         /* a handle was reached going forward; times 2: going backward */
 
 /* The working data of one rewrite. */
 typedef struct mpti_amp {
     mpt_graph               *g;
     const mpt_graph_options *o;
-    uint8_t                 *kind, *list, *process;     /* of each node; process: it may be changed */
+    uint16_t                *facts;                     /* of each node */
     uint8_t                 *why;                       /* of each type, an mpt_graph_why */
     uint32_t                *bits, *via, *to;           /* of each type */
     uint32_t                *carry, *queue;             /* of each type, scratch of the passes */
@@ -9932,6 +9927,10 @@ typedef struct mpti_amp {
     uint32_t                 queued;
 } mpti_amp;
 
+/* Loops. MPTI_FOR_BITS: over the types with all the bits `need` and none of `avoid` as it comes to them. */
+#define MPTI_FOR_BITS(t, need, avoid)         \
+    for (t = 0; t < a->g->type_count; t++)    \
+        if ((a->bits[t] & ((need) | (avoid))) == (need))
 #define MPTI_FOR_TYPES(t, node) for (t = g->nodes[node].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
 #define MPTI_FOR_INPUTS(in, t) \
     for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next)
@@ -9972,9 +9971,9 @@ MPTI_NOINLINE static const char *mpti_node_name(const mpt_graph *g, uint32_t t)
 }
 
 /* A rewrite turns FusedBatchNorm and its gradient into these V2 ops, whose list then counts. */
-static const char *mpti_norm_v2(int kind)
+static const char *mpti_norm_v2(const char *op)
 {
-    return kind == MPTI_OP_NORM ? "FusedBatchNormV2" : "FusedBatchNormGradV2";
+    return strcmp(op, "FusedBatchNorm") ? "FusedBatchNormGradV2" : "FusedBatchNormV2";
 }
 
 /* Whether `text` contains `part`, regardless of the case of letters. */
@@ -9992,57 +9991,55 @@ static int mpti_contains(const char *text, const char *part)
 /* ---- checking ---- */
 
 /* Check the types, outputs and inputs, one by one. */
-static mpt_status mpti_check_parts(mpt_graph *g, const uint8_t *kind)
+static mpt_status mpti_check_parts(mpt_graph *g, const uint16_t *facts)
 {
     const char *why = NULL;
     uint64_t    sum = 0;
-    uint32_t    i, from, at;
-    for (i = 0; i < g->type_count; i++) {
+    uint32_t    i, from, at = MPT_GRAPH_NONE;
+    for (i = 0; !why && i < g->type_count; i++)
         if (g->types[i].node >= g->node_count || g->types[i].group >= g->type_count)
-            return mpti_graph_fail(g, MPT_E_DATA, NULL, "a type has an index out of range");
-        if (g->types[i].format < MPT_TYPE_HANDLE || g->types[i].format >= (int32_t)MPT_FORMAT_COUNT)
-            return mpti_graph_fail(g, MPT_E_DATA, mpti_node_name(g, i),
-                                   "one of its types has an unknown format");
-    }
-    for (i = 0; i < g->output_count; sum += g->outputs[i++].elements)
+            why = "a type has an index out of range";
+        else if (g->types[i].format < MPT_TYPE_HANDLE || g->types[i].format >= (int32_t)MPT_FORMAT_COUNT)
+            why = "one of its types has an unknown format", at = g->types[i].node;
+    for (i = 0; !why && i < g->output_count; sum += g->outputs[i++].elements)
         if (g->outputs[i].type >= g->type_count)
-            return mpti_graph_fail(g, MPT_E_DATA, NULL, "an output has an index out of range");
-    if (sum > (uint64_t)1 << 60)
-        return mpti_graph_fail(g, MPT_E_DATA, NULL, "the tensors have more than 2^60 elements");
-    for (i = 0; i < g->input_count; i++) {
-        if (g->inputs[i].type >= g->type_count)
-            return mpti_graph_fail(g, MPT_E_DATA, NULL, "an input has an index out of range");
-        at = mpti_reader_node(g, i);
-        if (g->inputs[i].source == MPT_GRAPH_NONE)
+            why = "an output has an index out of range";
+    if (!why && sum > (uint64_t)1 << 60)
+        why = "the tensors have more than 2^60 elements";
+    for (i = 0; !why && i < g->input_count; i++) {
+        const mpt_graph_input *in = &g->inputs[i];
+        at = in->type < g->type_count ? g->types[in->type].node : MPT_GRAPH_NONE;
+        if (at == MPT_GRAPH_NONE)
+            why = "an input has an index out of range";
+        else if (in->source == MPT_GRAPH_NONE)
             why = "one of its inputs is not connected";
-        else if (g->inputs[i].source >= g->output_count)
+        else if (in->source >= g->output_count)
             why = "one of its inputs reads an output that is not there";
         else if ((from = g->types[mpti_source(g, i)].node) == at)
             why = "the node reads its own output";
-        else if (g->types[mpti_source(g, i)].format != g->types[g->inputs[i].type].format)
+        else if (g->types[mpti_source(g, i)].format != g->types[in->type].format)
             why = "one of its inputs has another format than the output it reads";
-        else if (kind[from] == MPTI_OP_NEXT && kind[at] != MPTI_OP_MERGE)
+        else if ((facts[from] & MPTI_IS(NEXT)) && !(facts[at] & MPTI_IS(MERGE)))
             why = "NextIteration may feed Merge nodes only", at = from;
-        if (why)
-            return mpti_graph_fail(g, MPT_E_DATA, g->nodes[at].name, why);
     }
-    return MPT_OK;
+    return why ? mpti_graph_fail(g, MPT_E_DATA, at == MPT_GRAPH_NONE ? NULL : g->nodes[at].name, why)
+               : MPT_OK;
 }
 
 /* A topological sort: a node waits for the nodes that it reads, except for those that close a loop
  * (NextIteration). On a cycle without one of these the nodes wait forever, and those behind it too. */
-static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t *queue, uint32_t *waits)
+static mpt_status mpti_check_cycles(mpt_graph *g, const uint16_t *facts, uint32_t *queue, uint32_t *waits)
 {
     uint32_t i, t, in, reader, from, head = 0, tail = 0;
     memset(waits, 0, g->node_count * sizeof *waits);
     for (i = 0; i < g->input_count; i++)
-        waits[mpti_reader_node(g, i)] += kind[g->types[mpti_source(g, i)].node] != MPTI_OP_NEXT;
+        waits[mpti_reader_node(g, i)] += !(facts[g->types[mpti_source(g, i)].node] & MPTI_IS(NEXT));
     for (i = 0; i < g->node_count; i++)
         if (!waits[i])
             queue[tail++] = i;
     while (head < tail) {
         i = queue[head++];
-        if (kind[i] == MPTI_OP_NEXT)
+        if (facts[i] & MPTI_IS(NEXT))
             continue;
         MPTI_FOR_TYPES(t, i)
             MPTI_FOR_ALL_READERS(in, t) {
@@ -10055,7 +10052,7 @@ static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t 
         return MPT_OK;
     for (i = 0; i < g->input_count; i++) {      /* queue[i]: now a node that node i waits for */
         from = g->types[mpti_source(g, i)].node;
-        if (waits[from] && kind[from] != MPTI_OP_NEXT)
+        if (waits[from] && !(facts[from] & MPTI_IS(NEXT)))
             queue[mpti_reader_node(g, i)] = from;
     }
     for (i = 0; !waits[i]; i++) {}
@@ -10074,12 +10071,12 @@ static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_optio
     memset(a, 0, sizeof *a);
     a->g = g;
     a->o = o;
-    a->kind = (uint8_t *)mpti_graph_alloc(g, 3 * nodes + types, 1, 1);
+    a->facts = (uint16_t *)mpti_graph_alloc(g, 2 * nodes + types, 1, 1);
     a->bits = (uint32_t *)mpti_graph_alloc(g, 5 * types + 2 * (nodes > types ? nodes : types),
                                            sizeof(uint32_t), 1);
-    if (!a->kind || !a->bits)
+    if (!a->facts || !a->bits)
         return mpti_graph_memory(g);
-    a->list = a->kind + nodes, a->process = a->list + nodes, a->why = a->process + nodes;
+    a->why = (uint8_t *)(a->facts + nodes);
     a->via = a->bits + types, a->to = a->via + types, a->carry = a->to + types;
     a->group = a->carry + types, a->queue = a->group + types;
     memset(a->why, 0, types);
@@ -10092,15 +10089,19 @@ static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_optio
     for (i = 0; i < g->node_count; i++) {
         const mpt_graph_node *n = &g->nodes[i];
         const mpti_op_entry  *e = mpti_op_find(&ops, n->op, strlen(n->op));
-        a->kind[i] = e->kind;
-        a->process[i] = !(n->flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)) &&
-                        (!o->device || !n->device || mpti_contains(n->device, o->device));
-        if (a->process[i] && e->kind >= MPTI_OP_NORM)
-            e = mpti_op_find(&ops, mpti_norm_v2(e->kind), strlen(mpti_norm_v2(e->kind)));
-        a->list[i] = e->list;
+        unsigned              facts = e->facts & MPTI_IS(NORM);
+        if (!(n->flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)) &&
+            (!o->device || !n->device || mpti_contains(n->device, o->device))) {
+            if (facts)
+                e = mpti_op_find(&ops, mpti_norm_v2(n->op), strlen(mpti_norm_v2(n->op)));
+            facts |= MPTI_FREE;
+        }
+        facts |= n->flags & MPT_NODE_VARIABLE ? MPTI_IS(VARIABLE) : 0u;
+        facts |= n->flags & MPT_NODE_CONST ? MPTI_IS(CONST) : 0u;
+        a->facts[i] = (uint16_t)(facts | e->facts);
     }
-    status = mpti_check_parts(g, a->kind);
-    return status == MPT_OK ? mpti_check_cycles(g, a->kind, a->queue, a->queue + g->node_count) : status;
+    status = mpti_check_parts(g, a->facts);
+    return status == MPT_OK ? mpti_check_cycles(g, a->facts, a->queue, a->queue + g->node_count) : status;
 }
 
 MPT_DEF mpt_status mpt_graph_check(mpt_graph *g)
@@ -10139,9 +10140,9 @@ static int mpti_reads_variable(const mpti_amp *a, uint32_t node)
 {
     const mpt_graph *g = a->g;
     int              enters = 0;
-    while (a->kind[node] == MPTI_OP_IDENTITY || (a->kind[node] == MPTI_OP_ENTER && enters++ < 64)) {
-        const int identity = a->kind[node] == MPTI_OP_IDENTITY;
-        uint32_t  t;
+    while ((a->facts[node] & MPTI_IS(IDENTITY)) || ((a->facts[node] & MPTI_IS(ENTER)) && enters++ < 64)) {
+        const unsigned identity = a->facts[node] & MPTI_IS(IDENTITY);
+        uint32_t       t;
         MPTI_FOR_TYPES(t, node)
             if (g->types[t].first_input != MPT_GRAPH_NONE)
                 break;
@@ -10149,7 +10150,7 @@ static int mpti_reads_variable(const mpti_amp *a, uint32_t node)
             return 0;
         node = g->types[mpti_source(g, g->types[t].first_input)].node;
         if (identity)
-            return a->kind[node] == MPTI_OP_VARIABLE || (g->nodes[node].flags & MPT_NODE_VARIABLE) != 0;
+            return (a->facts[node] & MPTI_IS(VARIABLE)) != 0;
     }
     return 0;
 }
@@ -10161,19 +10162,16 @@ static void mpti_pass_types(mpti_amp *a)
     uint32_t         i;
     for (i = 0; i < g->type_count; i++) {
         const mpt_graph_type *t = &g->types[i];
-        unsigned              bits = MPTI_ON(a->list[t->node]);
+        unsigned              bits = a->facts[t->node];
         bits |= bits & (MPTI_ON(MPT_LIST_DENY) | MPTI_ON(MPT_LIST_INFER)) ? MPTI_UP : 0u;
-        bits |= a->process[t->node] ? MPTI_FREE : 0u;
-        bits |= t->format == MPT_TYPE_HANDLE ? MPTI_HANDLE : 0u;
         bits |= mpti_reads_variable(a, t->node) ? MPTI_VARIABLE : 0u;
-        if (t->format == (int32_t)MPT_F32) {
-            bits |= a->kind[t->node] == MPTI_OP_NEXT ? MPTI_F32 | MPTI_NEXT : MPTI_F32;
-            if ((bits & MPTI_FREE) && !(t->flags & MPT_TYPE_FIXED))
-                bits |= bits & (MPTI_ON(MPT_LIST_INFER) | MPTI_ON(MPT_LIST_CLEAR)) ? MPTI_ABLE | MPTI_INNER
-                                                                                  : MPTI_ABLE;
-            if (a->kind[t->node] == MPTI_OP_CAST && mpti_reader(g, i, MPT_GRAPH_NONE) != MPT_GRAPH_NONE)
-                bits |= MPTI_CAST;
-        }
+        bits |= t->format == MPT_TYPE_HANDLE ? MPTI_HANDLE : 0u;
+        bits |= t->format == (int32_t)MPT_F32 ? MPTI_F32 : 0u;
+        if ((bits & MPTI_F32) && (bits & MPTI_FREE) && !(t->flags & MPT_TYPE_FIXED))
+            bits |= bits & (MPTI_ON(MPT_LIST_INFER) | MPTI_ON(MPT_LIST_CLEAR)) ? MPTI_ABLE | MPTI_INNER
+                                                                              : MPTI_ABLE;
+        if (!(bits & MPTI_F32) || mpti_reader(g, i, MPT_GRAPH_NONE) == MPT_GRAPH_NONE)
+            bits &= ~MPTI_IS(CAST);
         a->bits[i] = bits;
     }
 }
@@ -10207,22 +10205,22 @@ static void mpti_pass_lists(mpti_amp *a)
     for (i = 0; i < g->input_count; i++)
         if (a->bits[g->inputs[i].type] & MPTI_HANDLE)
             mpti_join(list, 1, g->inputs[i].type, mpti_source(g, i));
-    for (i = 0; i < g->type_count; i++)
-        if ((a->bits[i] & MPTI_HANDLE) && (a->bits[i] & MPTI_FREE) &&
-            first[mpti_root(list, 1, i)] == MPT_GRAPH_NONE)
+    MPTI_FOR_BITS(i, MPTI_HANDLE | MPTI_FREE, 0u)
+        if (first[mpti_root(list, 1, i)] == MPT_GRAPH_NONE)
             first[mpti_root(list, 1, i)] = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
-    for (i = 0; i < g->type_count; i++) {
-        if (!(a->bits[i] & MPTI_HANDLE) || (root = first[mpti_root(list, 1, i)]) == MPT_GRAPH_NONE)
+    MPTI_FOR_BITS(i, MPTI_HANDLE, 0u) {
+        root = first[mpti_root(list, 1, i)];
+        if (root == MPT_GRAPH_NONE)
             continue;
         f32 = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
         if (f32 != MPT_GRAPH_NONE) {
             mpti_join(a->group, 1, f32, root);
             a->bits[f32] |= MPTI_ELEMENT;
-        }
-        if (f32 == MPT_GRAPH_NONE && a->kind[g->types[i].node] == MPTI_OP_END)
+            if (!(a->bits[i] & MPTI_FREE))
+                mpti_paint(a, root, MPTI_DENIED, MPT_WHY_KEPT, MPT_GRAPH_NONE);
+        } else if (a->bits[i] & MPTI_IS(END)) {
             mpti_paint(a, root, MPTI_DENIED, MPT_WHY_GROUP_FP32, i);
-        else if (f32 != MPT_GRAPH_NONE && !(a->bits[i] & MPTI_FREE))
-            mpti_paint(a, root, MPTI_DENIED, MPT_WHY_KEPT, MPT_GRAPH_NONE);
+        }
     }
     for (i = 0; i < g->type_count; i++)
         if ((root = mpti_root(a->group, 1, i)) != i) {
@@ -10240,13 +10238,12 @@ MPTI_NOINLINE static void mpti_mark(mpti_amp *a, unsigned need, unsigned avoid, 
 {
     uint32_t i;
     a->queued = 0;
-    for (i = 0; i < a->g->type_count; i++)
-        if ((a->bits[i] & (need | avoid)) == need) {
-            a->bits[i] ^= flip;
-            if (why != MPT_WHY_NONE)
-                mpti_paint(a, i, 0u, why, via ? via[i] : MPT_GRAPH_NONE);
-            a->queue[a->queued++] = i;
-        }
+    MPTI_FOR_BITS(i, need, avoid) {
+        a->bits[i] ^= flip;
+        if (why != MPT_WHY_NONE)
+            mpti_paint(a, i, 0u, why, via ? via[i] : MPT_GRAPH_NONE);
+        a->queue[a->queued++] = i;
+    }
 }
 
 /* A spread from the queue: it gives `mark` to types with all the bits `need` and none of `avoid`. */
@@ -10319,11 +10316,9 @@ static void mpti_pass_groups(mpti_amp *a)
 {
     const unsigned element = MPTI_ELEMENT | MPTI_FREE;
     uint32_t      *decides = a->carry;          /* at the root of each group: the member that decides */
-    uint32_t      *first, i, by, denied, n = a->g->type_count;
-    memset(decides, 0xff, n * sizeof *decides);
-    for (i = 0; i < n; i++) {
-        if (!(a->bits[i] & MPTI_GROUPED) || !(a->bits[i] & MPTI_F32))
-            continue;
+    uint32_t      *first, i, by;
+    memset(decides, 0xff, a->g->type_count * sizeof *decides);
+    MPTI_FOR_BITS(i, MPTI_GROUPED | MPTI_F32, 0u) {
         first = &decides[mpti_root(a->group, 1, i)];
         if (!(a->bits[i] & MPTI_ABLE) && (a->bits[i] & element) != element)
             a->bits[i] |= MPTI_DENIED;
@@ -10331,17 +10326,15 @@ static void mpti_pass_groups(mpti_amp *a)
                                      : ~a->bits[*first] & a->bits[i] & MPTI_DENIED)
             *first = i;
     }
-    for (i = 0; i < n; i++) {
-        by = decides[mpti_root(a->group, 1, i)];
-        if (by == MPT_GRAPH_NONE || !(a->bits[i] & MPTI_F32))
-            continue;
-        denied = a->bits[by] & MPTI_DENIED;
-        if (denied)
-            a->bits[i] &= ~MPTI_LOW;
-        if (!(a->bits[i] & (denied ? MPTI_DENIED : MPTI_LOW)))
-            mpti_paint(a, i, denied ? MPTI_DENIED : MPTI_LOW,
-                       denied ? MPT_WHY_GROUP_FP32 : MPT_WHY_GROUP_LOW, by);
-    }
+    MPTI_FOR_BITS(i, MPTI_F32, 0u)
+        if ((by = decides[mpti_root(a->group, 1, i)]) != MPT_GRAPH_NONE) {
+            const unsigned denied = a->bits[by] & MPTI_DENIED;
+            if (denied)
+                a->bits[i] &= ~MPTI_LOW;
+            if (!(a->bits[i] & (denied ? MPTI_DENIED : MPTI_LOW)))
+                mpti_paint(a, i, denied ? MPTI_DENIED : MPTI_LOW,
+                           denied ? MPT_WHY_GROUP_FP32 : MPT_WHY_GROUP_LOW, by);
+        }
 }
 
 /* Step 4 (up to TensorFlow 2.19 for the BF16 lists only): an infer op becomes low if a low op feeds it and no
@@ -10350,11 +10343,9 @@ static void mpti_pass_follow(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
     uint32_t         i, in;
-    for (i = 0; i < g->type_count; i++) {
+    MPTI_FOR_BITS(i, MPTI_INNER | MPTI_ON(MPT_LIST_INFER), MPTI_DENIED | MPTI_LOW) {
         uint32_t low = MPT_GRAPH_NONE;
-        unsigned denied = a->bits[i] & (MPTI_DENIED | MPTI_LOW);
-        if (denied || !(a->bits[i] & MPTI_INNER) || !(a->bits[i] & MPTI_ON(MPT_LIST_INFER)))
-            continue;
+        unsigned denied = 0u;
         MPTI_FOR_INPUTS(in, i) {
             const uint32_t s = mpti_source(g, in);
             denied |= a->bits[s] & MPTI_DENIED;
@@ -10382,25 +10373,22 @@ static int mpti_pass_loops(mpti_amp *a)
     const mpt_graph *g = a->g;
     uint32_t         i, in;
     int              changed = 0;
-    for (i = 0; i < g->type_count; i++) {
+    MPTI_FOR_BITS(i, MPTI_IS(NEXT) | MPTI_F32, 0u) {
         uint32_t fp32 = a->bits[i] & MPTI_DENIED ? i : MPT_GRAPH_NONE, reader = MPT_GRAPH_NONE;
-        if (!(a->bits[i] & MPTI_NEXT))
-            continue;
         MPTI_FOR_ALL_READERS(in, i) {
             reader = g->inputs[in].type;
             fp32 = a->bits[reader] & MPTI_LOW ? fp32 : reader;
         }
         if (reader == MPT_GRAPH_NONE)
             continue;
-        if (fp32 == MPT_GRAPH_NONE) {
-            changed |= !(a->bits[i] & MPTI_LOW);
-            if (!(a->bits[i] & MPTI_LOW))
-                mpti_paint(a, i, MPTI_LOW, MPT_WHY_GROUP_LOW, reader);
-            continue;
+        if (fp32 != MPT_GRAPH_NONE) {
+            changed |= mpti_loop_lose(a, i, fp32);
+            MPTI_FOR_ALL_READERS(in, i)
+                changed |= mpti_loop_lose(a, g->inputs[in].type, fp32);
+        } else if (!(a->bits[i] & MPTI_LOW)) {
+            mpti_paint(a, i, MPTI_LOW, MPT_WHY_GROUP_LOW, reader);
+            changed = 1;
         }
-        changed |= mpti_loop_lose(a, i, fp32);
-        MPTI_FOR_ALL_READERS(in, i)
-            changed |= mpti_loop_lose(a, g->inputs[in].type, fp32);
     }
     return changed;
 }
@@ -10410,9 +10398,7 @@ static void mpti_pass_casts(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
     uint32_t         i, in, reader = MPT_GRAPH_NONE;
-    for (i = 0; i < g->type_count; i++) {
-        if ((a->bits[i] & (MPTI_CAST | MPTI_HELD | MPTI_LOW)) != MPTI_CAST)
-            continue;
+    MPTI_FOR_BITS(i, MPTI_IS(CAST), MPTI_HELD | MPTI_LOW) {
         MPTI_FOR_ALL_READERS(in, i) {
             reader = g->inputs[in].type;
             if (!(a->bits[reader] & MPTI_LOW))
@@ -10430,18 +10416,18 @@ static void mpti_pass_reasons(mpti_amp *a, int any)
                           1u << MPT_WHY_GROUP_FP32 | 1u << MPT_WHY_KEPT;
     uint32_t       i;
     for (i = 0; i < a->g->type_count; i++) {
-        const uint32_t node = a->g->types[i].node, flags = a->g->nodes[node].flags, was = a->why[i];
+        const uint32_t bits = a->bits[i], flags = a->g->nodes[a->g->types[i].node].flags, was = a->why[i];
         const uint32_t why =
-            !(a->bits[i] & MPTI_F32)                            ? MPT_WHY_ALREADY
-            : (a->bits[i] & MPTI_LOW) || (said >> was & 1u)     ? was
+            !(bits & MPTI_F32)                                  ? MPT_WHY_ALREADY
+            : (bits & MPTI_LOW) || (said >> was & 1u)           ? was
             : flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)    ? MPT_WHY_KEPT
-            : !a->process[node]                                 ? MPT_WHY_DEVICE
-            : a->bits[i] & MPTI_HELD                            ? was
-            : a->list[node] == MPT_LIST_NONE                    ? MPT_WHY_UNLISTED
+            : !(bits & MPTI_FREE)                               ? MPT_WHY_DEVICE
+            : bits & MPTI_HELD                                  ? was
+            : !(bits & MPTI_LISTED)                             ? MPT_WHY_UNLISTED
             : !any                                              ? MPT_WHY_NOTHING
-            : !(a->bits[i] & MPTI_ABLE)                         ? MPT_WHY_NO_KERNEL
-            : a->bits[i] & MPTI_VARIABLE                        ? MPT_WHY_VARIABLE
-            : a->list[node] == MPT_LIST_INFER                   ? MPT_WHY_INFER
+            : !(bits & MPTI_ABLE)                               ? MPT_WHY_NO_KERNEL
+            : bits & MPTI_VARIABLE                              ? MPT_WHY_VARIABLE
+            : bits & MPTI_ON(MPT_LIST_INFER)                    ? MPT_WHY_INFER
                                                                 : MPT_WHY_APART;
         if (why != was)
             mpti_paint(a, i, 0u, (mpt_graph_why)why, MPT_GRAPH_NONE);
@@ -10464,12 +10450,9 @@ typedef struct mpti_flow {
 
 static void mpti_flow_arc(mpti_flow *f, uint32_t from, uint32_t to, uint64_t room, uint64_t back)
 {
-    mpti_arc *arc = &f->arcs[f->arc_count];
-    arc[0].to = to, arc[0].room = room, arc[0].next = f->first[from];
-    arc[1].to = from, arc[1].room = back, arc[1].next = f->first[to];
-    f->first[from] = f->arc_count;
-    f->first[to] = f->arc_count + 1;
-    f->arc_count += 2;
+    const mpti_arc there = {room, to, f->first[from]}, reverse = {back, from, f->first[to]};
+    f->arcs[f->first[from] = f->arc_count++] = there;
+    f->arcs[f->first[to] = f->arc_count++] = reverse;
 }
 
 /* Set `level` to the distance from `start`, breadth first over nodes without a level, until `stop` has one.
@@ -10534,13 +10517,11 @@ static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
 {
     uint32_t *group = a->carry, *s, i, n = a->g->type_count, count = 2;     /* group[root]: side */
     memset(group, 0xff, n * sizeof *group);
-    for (i = 0; i < n; i++) {
+    MPTI_FOR_BITS(i, MPTI_F32, 0u) {
         const unsigned bits = a->bits[i];
         const int      inner = (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER;
         s = &group[mpti_root(a->group, 1, i)];
-        if (!(bits & MPTI_F32))
-            continue;
-        if (!(bits & MPTI_LOW) && ((bits & MPTI_DENIED) || !(inner || (bits & MPTI_CAST))))
+        if (!(bits & MPTI_LOW) && ((bits & MPTI_DENIED) || !(inner || (bits & MPTI_IS(CAST)))))
             *s = MPTI_FLOW_T;
         else if ((bits & MPTI_LOW) && (bits & MPTI_ON(MPT_LIST_ALLOW)) && *s != MPTI_FLOW_T)
             *s = MPTI_FLOW_S;
@@ -10588,7 +10569,7 @@ static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint3
             f->nodes += 2;
         }
         /* a cast may be low only if all its readers are */
-        for (k = 1; (a->bits[g->outputs[o].type] & MPTI_CAST) && k < count; k++)
+        for (k = 1; (a->bits[g->outputs[o].type] & MPTI_IS(CAST)) && k < count; k++)
             mpti_flow_arc(f, ends[0], ends[k], MPTI_FLOW_ANY, 0);
     }
 }
@@ -10609,10 +10590,9 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
         return mpti_graph_memory(g);
     f.level = f.first + nodes, f.now = f.level + nodes, f.queue = f.now + nodes, f.path = f.queue + nodes;
     memset(f.first, 0xff, nodes * sizeof *f.first);
-    for (i = 0; i < g->type_count; i++)         /* the types of a loop must agree */
-        if (a->bits[i] & MPTI_NEXT)
-            MPTI_FOR_ALL_READERS(in, i)
-                mpti_join(a->group, 1, i, g->inputs[in].type);
+    MPTI_FOR_BITS(i, MPTI_IS(NEXT) | MPTI_F32, 0u)      /* the types of a loop must agree */
+        MPTI_FOR_ALL_READERS(in, i)
+            mpti_join(a->group, 1, i, g->inputs[in].type);
     f.nodes = mpti_cut_nodes(a, side);
     mpti_cut_arcs(a, &f, side, side + types, side + 2 * types);
     mpti_flow_run(&f);
@@ -10671,12 +10651,11 @@ static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
 static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_summary *s)
 {
     mpt_graph            *g = a->g;
-    mpt_graph_output     *from = &g->outputs[o], *to = &g->outputs[g->output_count];
+    mpt_graph_output     *from = &g->outputs[o];
     mpt_graph_type       *type = &g->types[g->type_count];
     const uint32_t        t = from->type, low = a->bits[t] & MPTI_LOW, id = g->output_count;
-    const uint32_t        source = g->types[t].node, cast = g->node_count, src = g->type_count;
-    const mpt_graph_node *node = &g->nodes[source];
-    const int             kind = a->kind[source];
+    const uint32_t        cast = g->node_count, src = g->type_count;
+    const mpt_graph_node *node = &g->nodes[g->types[t].node];
     const int32_t         formats[2] = {(int32_t)MPT_F32, (int32_t)a->o->low};
     const char           *name = *names;
     uint32_t              in, *link;
@@ -10695,14 +10674,13 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     (void)mpt_graph_output_add(g, src + 1, from->elements, NULL);
     type[0].why = type[1].why = (uint32_t)MPT_WHY_ADDED;
     type[0].via = type[1].via = t;
-    to->range = from->range;
+    g->outputs[id].range = from->range;
     for (link = &from->first_use; (in = *link) != MPT_GRAPH_NONE;) {
         mpt_graph_input *reader = &g->inputs[in];
         if ((a->bits[reader->type] & MPTI_LOW) != low) {        /* this reader now reads the cast */
             *link = reader->next_use;
-            reader->next_use = to->first_use;
-            reader->source = id;
-            to->first_use = in;
+            reader->source = MPT_GRAPH_NONE;
+            (void)mpt_graph_connect(g, in, id);
         } else {
             link = &reader->next_use;
         }
@@ -10710,37 +10688,32 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     (void)mpt_graph_input_add(g, src, o, NULL);
     s->casts++;
     s->cast_bytes += from->elements * 6u;
-    s->low_casts += !low && kind != MPTI_OP_CONST && kind != MPTI_OP_VARIABLE && kind != MPTI_OP_RESOURCE &&
-                    !(node->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) && !(a->bits[t] & MPTI_VARIABLE);
+    s->low_casts += !(a->bits[t] & (MPTI_LOW | MPTI_IS(CONST) | MPTI_IS(VARIABLE) | MPTI_VARIABLE));
 }
 
 /* The next type on the path to the op that decided: along `via`, or onward along `to`. */
 static uint32_t mpti_hop(const mpt_graph_type *t, int onward) { return onward ? t->to : t->via; }
 
-MPTI_NOINLINE static uint32_t *mpti_path_end(mpt_graph *g, uint32_t t, int onward)
-{
-    return onward ? &g->types[t].to_end : &g->types[t].via_end;
-}
-
 /* Find the end of each type's path: a type without a next one, or the first with another reason. A walk stops
  * where the end is known from an earlier walk, so that all walks together take linear time. */
 static void mpti_find_ends(mpt_graph *g, int onward)
 {
-    uint32_t i, t, next, end;
-    int      last;
+    const size_t stride = sizeof *g->types / sizeof(uint32_t);
+    uint32_t    *ends = onward ? &g->types->to_end : &g->types->via_end, i, t, next, end;
+    int          last;
     for (i = 0; i < g->type_count; i++)
-        *mpti_path_end(g, i, onward) = MPT_GRAPH_NONE;
+        ends[i * stride] = MPT_GRAPH_NONE;
     for (i = 0; i < g->type_count; i++) {
-        for (t = i; *mpti_path_end(g, t, onward) == MPT_GRAPH_NONE; t = next) {
+        for (t = i; ends[t * stride] == MPT_GRAPH_NONE; t = next) {
             next = mpti_hop(&g->types[t], onward);
             last = next == MPT_GRAPH_NONE || g->types[next].why != g->types[t].why;
-            *mpti_path_end(g, t, onward) = last && next != MPT_GRAPH_NONE ? next : t;
+            ends[t * stride] = last && next != MPT_GRAPH_NONE ? next : t;
             if (last)
                 break;
         }
-        end = *mpti_path_end(g, t, onward);
-        for (t = i; t != end && *mpti_path_end(g, t, onward) == t; t = mpti_hop(&g->types[t], onward))
-            *mpti_path_end(g, t, onward) = end;
+        end = ends[t * stride];
+        for (t = i; t != end && ends[t * stride] == t; t = mpti_hop(&g->types[t], onward))
+            ends[t * stride] = end;
     }
 }
 
@@ -10756,16 +10729,14 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
             mpti_insert_cast(a, i, &names, s);
     for (i = 0; i < types; i++) {
         mpt_graph_type *t = &g->types[i];
-        const unsigned  f32 = a->bits[i] & MPTI_F32, low = f32 && (a->bits[i] & MPTI_LOW);
+        const unsigned  bits = a->bits[i], f32 = bits & MPTI_F32, low = f32 && (bits & MPTI_LOW);
         const unsigned  deny = a->why[i] == MPT_WHY_DENY || a->why[i] == MPT_WHY_AFTER_DENY;
-        const int       list = a->list[t->node];
-        const uint32_t  process = a->process[t->node];
-        s->processable += process;
-        s->recognized += process && list != MPT_LIST_NONE;
+        s->processable += (bits & MPTI_FREE) != 0u;
+        s->recognized += (bits & MPTI_FREE) && (bits & MPTI_LISTED);
         s->converted += low;
-        s->allow_converted += low && list == MPT_LIST_ALLOW;
-        s->deny_blocking += deny && list == MPT_LIST_DENY;
-        s->blocked_by_deny += deny && list != MPT_LIST_DENY;
+        s->allow_converted += low && (bits & MPTI_ON(MPT_LIST_ALLOW));
+        s->deny_blocking += deny && (bits & MPTI_ON(MPT_LIST_DENY));
+        s->blocked_by_deny += deny && !(bits & MPTI_ON(MPT_LIST_DENY));
         if (low)
             t->format = (int32_t)a->o->low;
         /* types that an earlier rewrite made low, or added, keep their reasons */
@@ -10777,10 +10748,10 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
         }
     }
     for (i = 0; i < nodes; i++)
-        if (a->process[i] && a->kind[i] >= MPTI_OP_NORM)
-            g->nodes[i].op = mpti_norm_v2(a->kind[i]);
-    mpti_find_ends(g, 0);
-    mpti_find_ends(g, 1);
+        if ((a->facts[i] & MPTI_FREE) && (a->facts[i] & MPTI_IS(NORM)))
+            g->nodes[i].op = mpti_norm_v2(g->nodes[i].op);
+    for (i = 0; i < 2 && types; i++)
+        mpti_find_ends(g, (int)i);
 }
 
 static mpt_status mpti_amp_paint(mpti_amp *a)

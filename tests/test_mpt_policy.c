@@ -265,7 +265,7 @@ TEST(policy_table_is_sound)
     size_t           i, k, row, other_row;
     for (i = 0; table_word(i, op, &row); i++) {
         const struct mpti_op_row *r = &mpti_ops[row];
-        const mpt_list            list = (mpt_list)r->list[MPT_LISTS_COMPACT];
+        const unsigned            list = r->facts[MPT_LISTS_COMPACT];
         mt_context(op, NULL);
         CHECK(op[0] && strlen(op) < 60 && r->source[0]);
         for (k = 0; k < i; k++) {
@@ -275,8 +275,8 @@ TEST(policy_table_is_sound)
         CHECK_EQ_I(ask(&gpu, op, MPT_F16, MPT_F16).rule, r->rule);
         CHECK_EQ_I(ask(&cpu, op, MPT_F16, MPT_F16).rule, r->cpu);
         /* An op on the allow list runs low, an op on the deny list does not. */
-        CHECK((list == MPT_LIST_ALLOW) <= (r->rule == MPT_RULE_LOW));
-        CHECK((list == MPT_LIST_DENY) <= (r->rule == MPT_RULE_FP32 || r->rule == MPT_RULE_OUTPUT ||
+        CHECK((list == MPTI_ON(MPT_LIST_ALLOW)) <= (r->rule == MPT_RULE_LOW));
+        CHECK((list == MPTI_ON(MPT_LIST_DENY)) <= (r->rule == MPT_RULE_FP32 || r->rule == MPT_RULE_OUTPUT ||
                                              r->rule == MPT_RULE_REFUSED));
     }
 }
