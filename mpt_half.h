@@ -4452,18 +4452,16 @@ static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
     return 1;
 }
 
-/* Round a float bit pattern below the limit to the format's nearest number, ties to even. A carry out of the
- * mantissa correctly increments the exponent. Where 23 bits are dropped, the hidden bit, which is not in the
- * pattern, is the last bit kept; where 24, it is the first one dropped. Subnormals have none. */
+/* Round a float bit pattern below the limit to the format's nearest number, ties to even. `sig` has the
+ * hidden bit 23, if there is one; more than 24 dropped bits leave 0. A carry out of the mantissa correctly
+ * increments the exponent. */
 static inline uint32_t mpti_quantize_f32(uint32_t u, const mpti_quantizer *q)
 {
-    const uint32_t a = u & 0x7fffffffu, field = a >> 23, own = field > 1u ? field : 1u;
+    const uint32_t a = u & 0x7fffffffu, own = a >> 23 ? a >> 23 : 1u, sig = a - ((own - 1u) << 23);
     const uint32_t drop = q->shift + (q->least_field > own ? q->least_field - own : 0u);
-    const uint32_t shift = drop < 23u ? drop : 23u, mask = (1u << shift) - 1u;
-    const uint32_t odd = drop < 23u ? (a >> shift) & 1u : (uint32_t)(field != 0u);
-    const uint32_t closest = (a + (mask >> 1) + odd) & ~mask;
-    const uint32_t least = field && (a & 0x7fffffu) ? (field + 1u) << 23 : 0u;     /* if above half of it */
-    const uint32_t r = drop < 24u ? closest : drop == 24u ? least : 0u;
+    const uint32_t shift = drop < 25u ? drop : 25u, mask = (1u << shift) - 1u;
+    const uint32_t kept = (sig + (mask >> 1) + (sig >> shift & 1u)) & ~mask;
+    const uint32_t r = kept ? a - sig + kept : 0u;
     return r | (u & (r ? 0x80000000u : q->zero_sign));
 }
 
