@@ -3603,25 +3603,22 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
     const size_t out = (size_t)f->bytes, in = (size_t)mpt_format_get(s)->bytes;
     mpti_job  j = mpti_job_of(mpti_kernel_of(MPTI_PAIR(d, s)), dst, out, src, in, how);
     mpti_hops hops;
-    hops.second = mpti_kernel_of(MPTI_PAIR(d, MPT_F32));
-    if (!hops.second && f->bits <= 8 && f->mantissa_bits)
-        hops.second = mpti_byte_codes_n;
-    if (!j.kernel && s == MPT_F32)
-        j.kernel = hops.second, j.from[1] = (const unsigned char *)f;
-    else if (!j.kernel) {
-        hops.first = mpti_kernel_of(MPTI_PAIR(s != MPT_F64    ? (int)MPT_F32
-                                              : f->sign_bits ? MPTI_STICKY
-                                                             : (int)MPTI_ODD, s));
-        if (!hops.first || !hops.second)
-            return 0;
-        hops.in = in, hops.out = out;
-        j.kernel = mpti_two_hops;
-        j.from[1] = (const unsigned char *)&hops, j.from[2] = (const unsigned char *)f;
+    if (!j.kernel) {
+        hops.second = mpti_kernel_of(MPTI_PAIR(d, MPT_F32));
+        if (!hops.second && f->bits <= 8 && f->mantissa_bits)
+            hops.second = mpti_byte_codes_n;
+        j.kernel = hops.second, j.from[1] = j.from[2] = (const unsigned char *)f;
+        if (hops.second && s != MPT_F32) {
+            hops.first = mpti_kernel_of(MPTI_PAIR(s != MPT_F64    ? (int)MPT_F32
+                                                  : f->sign_bits ? MPTI_STICKY
+                                                                 : (int)MPTI_ODD, s));
+            hops.in = in, hops.out = out;
+            j.kernel = hops.first ? mpti_two_hops : NULL, j.from[1] = (const unsigned char *)&hops;
+        }
     }
-    if (!j.kernel)
-        return 0;
-    mpti_run(&j, n);
-    return 1;
+    if (j.kernel)
+        mpti_run(&j, n);
+    return j.kernel != NULL;
 }
 
 /* Would a conversion overwrite elements that it then reads? Not at the same address, if none grows. */
@@ -3692,28 +3689,22 @@ static void mpti_flush_tile(mpt_format f, uint64_t *tile)
     }
 }
 
+/* A code of 1, 2, 4 or 8 bytes in memory, by copies whose size compilers know. */
+#define MPTI_LOAD(T) case sizeof(T): { T x; memcpy(&x, p, sizeof x); return x; }
 MPTI_NOINLINE static uint64_t mpti_load_code(const void *p, int bytes)
 {
-    uint64_t u64;
-    uint32_t u32;
-    uint16_t u16;
     switch (bytes) {
-    case 8: memcpy(&u64, p, 8u); return u64;
-    case 4: memcpy(&u32, p, 4u); return u32;
-    case 2: memcpy(&u16, p, 2u); return u16;
+        MPTI_LOAD(uint64_t) MPTI_LOAD(uint32_t) MPTI_LOAD(uint16_t)
     default: return *(const unsigned char *)p;
     }
 }
 
+#define MPTI_STORE(T) case sizeof(T): { const T x = (T)code; memcpy(p, &x, sizeof x); break; }
 MPTI_NOINLINE static void mpti_store_code(void *p, int bytes, uint64_t code)
 {
-    const uint32_t u32 = (uint32_t)code;
-    const uint16_t u16 = (uint16_t)code;
     switch (bytes) {
-    case 8: memcpy(p, &code, 8u); break;
-    case 4: memcpy(p, &u32, 4u); break;
-    case 2: memcpy(p, &u16, 2u); break;
-    default: *(unsigned char *)p = (unsigned char)code; break;
+        MPTI_STORE(uint64_t) MPTI_STORE(uint32_t) MPTI_STORE(uint16_t)
+    default: *(unsigned char *)p = (unsigned char)code;
     }
 }
 
@@ -4366,50 +4357,49 @@ static void mpti_seek_range(void *context, size_t part, size_t begin, size_t end
     c->found[part] = found, c->first[part] = first;
 }
 
-/* Returns: the number of bad elements (at most one per part if c->o is set); *first: the first, or n. */
-static size_t mpti_seek(mpti_seeking *c, size_t n, size_t *first)
+/* Returns: the number of bad elements (at most one per part if o is set); *first: the first, or n. */
+static size_t mpti_seek(const mpt_format_info *f, const mpti_side *s, const void *src, size_t n,
+                        const mpt_opts *o, size_t *first)
 {
-    size_t parts = MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_seek_range, c), found = 0;
-    for (*first = n; parts--; found += c->found[parts])
-        if (c->found[parts])
-            *first = c->first[parts];
+    mpti_seeking c;
+    size_t       parts, found = 0;
+    c.f = f, c.s = *s, c.from = (const unsigned char *)src, c.o = o;
+    parts = MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_seek_range, &c);
+    for (*first = n; parts--; found += c.found[parts])
+        if (c.found[parts])
+            *first = c.first[parts];
     return found;
 }
 
 MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad)
 {
-    const mpti_side d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
-    mpti_seeking    c;
-    size_t          first;
-    c.f = d.info, c.o = opts ? opts : &mpti_plain_opts;
-    c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
-    c.from = (const unsigned char *)src;
-    if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, (void *)(uintptr_t)src, n) ||
-        mpti_refused_opts(opts) ||
-        mpti_clobbers(dst, (size_t)d.info->bytes, src, (size_t)c.s.info->bytes, n))
+    const mpti_side              d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
+    const mpti_side              s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
+    const mpt_format_info *const f = d.info, *const from = s.info;
+    size_t                       first;
+    if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&s, (void *)(uintptr_t)src, n) ||
+        mpti_refused_opts(opts) || mpti_clobbers(dst, (size_t)f->bytes, src, (size_t)from->bytes, n))
         return MPT_E_ARG;
-    if (!(c.f->sign_bits >= c.s.info->sign_bits && c.f->max_finite >= c.s.info->max_finite &&
-          c.f->has_inf >= c.s.info->has_inf && c.f->has_nan >= c.s.info->has_nan) &&     /* then all fit */
-        mpti_seek(&c, n, &first)) {
+    if (!(f->sign_bits >= from->sign_bits && f->max_finite >= from->max_finite &&
+          f->has_inf >= from->has_inf && f->has_nan >= from->has_nan) &&        /* then all fit */
+        mpti_seek(f, &s, src, n, opts ? opts : &mpti_plain_opts, &first)) {
         if (bad)
             *bad = first;
         return MPT_E_RANGE;
     }
-    return mpti_convert(&d, dst, &c.s, src, n, opts, NULL);
+    return mpti_convert(&d, dst, &s, src, n, opts, NULL);
 }
 
 MPTI_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, const void *src, size_t n,
                                  size_t *count, size_t *first)
 {
-    mpti_seeking c;
-    size_t       found, at;
-    c.f = mpt_format_get(format);
-    c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
-    c.from = (const unsigned char *)src, c.o = NULL;
-    if (!c.f || mpti_bad_side(&c.s, (void *)(uintptr_t)src, n))
+    const mpt_format_info *const f = mpt_format_get(format);
+    const mpti_side              s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
+    size_t                       found, at;
+    if (!f || mpti_bad_side(&s, (void *)(uintptr_t)src, n))
         return MPT_E_ARG;
-    found = mpti_seek(&c, n, &at);
+    found = mpti_seek(f, &s, src, n, NULL, &at);
     if (count)
         *count = found;
     if (first)
@@ -4545,21 +4535,22 @@ static void mpti_quantize_range(void *context, MPTI_UNUSED size_t part, size_t b
     const size_t                 stop = end - begin < 8u ? begin : end;     /* a few are faster one by one */
     mpt_opts                     at = *c->opts;
     size_t                       i;
-    for (i = begin; c->fast && i < stop; i += MPTI_TILE) {
-        const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
-        float        tile[MPTI_TILE];
-        mpti_job     j = mpti_job_of(mpti_kernel_of(c->fast), tile, 4, c->from + 8u * i, 8, 0);
-        mpti_run(&j, take);
-        (void)mpt_quantize_as_n(tile, tile, take, c->d->info, NULL);
-        (void)mpti_convert_fast(MPT_F64, c->to + 8u * i, MPT_F32, tile, take, 0);
-    }
-    for (; c->d->format < MPT_FORMAT_COUNT && i < stop; i += MPTI_TILE) {
-        const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
-        uint64_t     codes[MPTI_TILE];
+    for (i = begin; (c->fast || c->d->format < MPT_FORMAT_COUNT) && i < stop; i += MPTI_TILE) {
+        const size_t   take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
+        unsigned char *to = c->to + step * i;
+        uint64_t       tile[MPTI_TILE];
+        float *const   floats = (float *)(void *)tile;
+        if (c->fast) {
+            mpti_job j = mpti_job_of(mpti_kernel_of(c->fast), floats, 4, c->from + step * i, step, 0);
+            mpti_run(&j, take);
+            (void)mpt_quantize_as_n(floats, floats, take, c->d->info, NULL);
+            (void)mpti_convert_fast(MPT_F64, to, MPT_F32, floats, take, 0);
+            continue;
+        }
         at.first_element = c->opts->first_element + i;
         at.randoms = c->opts->randoms ? c->opts->randoms + i : NULL;
-        (void)mpt_convert_n(c->d->format, codes, c->s->format, c->from + step * i, take, &at, NULL);
-        (void)mpt_convert_n(c->s->format, c->to + step * i, c->d->format, codes, take, NULL, NULL);
+        (void)mpt_convert_n(c->d->format, tile, c->s->format, c->from + step * i, take, &at, NULL);
+        (void)mpt_convert_n(c->s->format, to, c->d->format, tile, take, NULL, NULL);
     }
     for (; i < end; i++) {
         uint64_t u;
