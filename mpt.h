@@ -3691,7 +3691,7 @@ static int mpti_is_our_scale(const mpt_scaler_config *c, float scale)
 
 static int mpti_scaler_config_ok(const mpt_scaler_config *c)
 {
-    const double   limit[] = {c->min_scale, c->max_scale, c->tolerance, c->threshold};  /* 0: none */
+    const double   value[] = {c->growth, c->backoff, c->min_scale, c->max_scale, c->tolerance, c->threshold};
     const uint32_t rule = mpti_scaler_rule(c->dialect);
     size_t         i;
     if (c->dialect < 0 || c->dialect >= (int32_t)MPT_SCALER_DIALECT_COUNT ||
@@ -3699,20 +3699,17 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
         return 0;
     if (!rule)
         return 1;
-    if (!mpti_f64_is_finite(c->growth) || !(c->growth > 1.0) || c->interval < 1 || c->hysteresis < 1)
+    if (!(c->growth > 1.0) || c->interval < 1 || c->hysteresis < 1 ||
+        (!(rule & MPTI_DIVIDE) && !(c->backoff > 0.0 && c->backoff < 1.0)) ||
+        c->flags & ~(rule & MPTI_MAY_RAISE ? MPT_SCALER_RAISE | MPT_SCALER_CONSECUTIVE : 0u))
         return 0;
-    if (!(rule & MPTI_DIVIDE) && (!mpti_f64_is_finite(c->backoff) || !(c->backoff > 0.0 && c->backoff < 1.0)))
-        return 0;
-    if (c->flags & ~(rule & MPTI_MAY_RAISE ? MPT_SCALER_RAISE | MPT_SCALER_CONSECUTIVE : 0u))
-        return 0;
-    for (i = 0; i < sizeof limit / sizeof *limit; i++)
-        if (!mpti_f64_is_finite(limit[i]) || !(limit[i] >= 0.0) || limit[i] > MPTI_FLT_MAX)
+    for (i = 0; i < sizeof value / sizeof *value; i++)      /* the last four: 0 for none */
+        if ((!mpti_f64_is_finite(value[i]) && !(i == 1 && rule & MPTI_DIVIDE)) ||
+            (i > 1 && (!(value[i] >= 0.0) || value[i] > MPTI_FLT_MAX)) ||
+            (i < 4 && rule & MPTI_OURS && !mpti_is_normal_pow2(value[i])))
             return 0;
     return (!(c->max_scale > 0.0) || c->min_scale <= c->max_scale) &&
-           (!(rule & MPTI_OURS) ||
-            (mpti_is_normal_pow2(c->growth) && mpti_is_normal_pow2(c->backoff) &&
-             mpti_is_normal_pow2(c->min_scale) && mpti_is_normal_pow2(c->max_scale) &&
-             mpti_is_our_scale(c, c->init_scale) && c->patience >= 1));
+           (!(rule & MPTI_OURS) || (mpti_is_our_scale(c, c->init_scale) && c->patience >= 1));
 }
 
 /* Not inlined, nor is mpt_tensors_init: seeing the early return, gcc warns callers who ignore the status. */
@@ -3819,17 +3816,9 @@ MPTI_NOINLINE static double mpti_pair_sum(double *lane, size_t n)
     }                                                                    \
     copies(name, name##_loop, parameters, arguments)
 
-MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor,
-                                   unsigned *bad)
-{
-    unsigned found = 0u;
-    size_t   j;
-    for (j = 0; j < MPTI_TILE; j++)
-        u[j] = mpti_unscale_1(g[j], factor, &found);
-    *bad |= found;
-}
-MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop, (float *u, const float *g, float factor, unsigned *bad),
-           (u, g, factor, bad))
+MPTI_TILE_LOOP(MPTI_TWICE, mpti_unscale_tile,
+               (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
+               (u, g, factor, bad), (void)0, u[i] = mpti_unscale_1(g[i], factor, bad))
 
 /* Not inlined: the call costs no time, and each of three callers would get a copy of the code. */
 MPTI_NOINLINE MPTI_UNUSED static void mpti_sumsq_tile(double *lane, const float *row);
@@ -3879,9 +3868,11 @@ static int mpti_writes_ahead(const mpti_checking *c, mpt_format format)
 static void mpti_note_bad(mpti_checking *c, size_t tensor, size_t i, unsigned cause)
 {
     mpt_step *const step = c->step;
-    step->inf_count += cause == MPT_CAUSE_INF;
-    step->nan_count += cause == MPT_CAUSE_NAN;
-    step->range_count += cause == MPT_CAUSE_RANGE;
+#define MPTI_COUNT_CAUSE(of)                        \
+    (of)->inf_count += cause == MPT_CAUSE_INF;      \
+    (of)->nan_count += cause == MPT_CAUSE_NAN;      \
+    (of)->range_count += cause == MPT_CAUSE_RANGE;
+    MPTI_COUNT_CAUSE(step)
     if (!step->cause) {
         step->bad_tensor = tensor;
         step->bad_index = i;
@@ -3890,9 +3881,7 @@ static void mpti_note_bad(mpti_checking *c, size_t tensor, size_t i, unsigned ca
     step->cause |= cause;
     if (c->report) {
         mpt_tensor_report *const r = &c->report[tensor];
-        r->inf_count += cause == MPT_CAUSE_INF;
-        r->nan_count += cause == MPT_CAUSE_NAN;
-        r->range_count += cause == MPT_CAUSE_RANGE;
+        MPTI_COUNT_CAUSE(r)
         r->bad_index = r->bad_cause ? r->bad_index : i;
         r->bad_cause = r->bad_cause ? r->bad_cause : cause;
     }
@@ -5725,16 +5714,16 @@ MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
 {
     unsigned       flags = 0u;
     const uint64_t code = mpt_encode(format, value, NULL, &flags);
+    mpt_class      kind;
     if (!mpt_format_get(format) || format == MPT_E8M0 || mpti_f64_is_nan(value))
         return MPT_LINT_UNKNOWN;
     if (flags & (MPT_FLAG_OVERFLOW | MPT_FLAG_INVALID) || !mpti_f64_is_finite(value))
         return MPT_LINT_OVERFLOWS;
-    switch (mpt_classify(format, code)) {
-    case MPT_CLASS_NEG_SUBNORMAL: case MPT_CLASS_POS_SUBNORMAL: return MPT_LINT_SUBNORMAL;
-    case MPT_CLASS_NEG_ZERO:      case MPT_CLASS_POS_ZERO:
-        return mpti_f64_is_zero(value) ? MPT_LINT_OK : MPT_LINT_VANISHES;
-    default: return MPT_LINT_OK;
-    }
+    kind = mpt_classify(format, code);
+    if (kind == MPT_CLASS_NEG_SUBNORMAL || kind == MPT_CLASS_POS_SUBNORMAL)
+        return MPT_LINT_SUBNORMAL;
+    return (kind == MPT_CLASS_NEG_ZERO || kind == MPT_CLASS_POS_ZERO) && !mpti_f64_is_zero(value)
+               ? MPT_LINT_VANISHES : MPT_LINT_OK;
 }
 
 MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update)

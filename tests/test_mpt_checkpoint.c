@@ -567,6 +567,18 @@ TEST(another_version_or_shape_is_refused)
         CHECK((strstr(fault.why, "the tensor's") != NULL) == (at[i] != 0));
         CHECK(!memcmp(&r, &was, sizeof r));
     }
+    memcpy(t, good, sizeof t);
+    s = full;
+    s.tensors = t;
+    t[0].whole = t[0].n + 16384;    /* of two shards of one size, one is not the other */
+    CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
+    CHECK_EQ_I(mpt_state_save(&s, other, bytes), MPT_OK);
+    t[0].first = 16384;
+    CHECK_EQ_I(mpt_state_load(&s, other, bytes), MPT_E_DATA);
+    t[0].first = 0, t[0].whole += 16384;
+    CHECK_EQ_I(mpt_state_load(&s, other, bytes), MPT_E_DATA);
+    t[0].whole -= 16384;
+    CHECK_EQ_I(mpt_state_load(&s, other, bytes), MPT_OK);
 }
 
 TEST(bad_arguments)
