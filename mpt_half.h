@@ -1051,10 +1051,9 @@ MPT_HD uint32_t mpti_small_stochastic(uint32_t a, uint32_t random, uint32_t m, u
         return code < most ? code : most;
     }
 #endif
-    const uint32_t field = a >> 23, exp = field ? field : 1u;
-    const uint32_t sig = (a & 0x7fffffu) | (uint32_t)(field != 0u) << 23;
-    const uint32_t drop = 23u - m + (exp >= least ? 0u : least - exp);
-    const uint32_t base = exp >= least ? (exp - least) << m : 0u;
+    const uint32_t exp = a >> 23 ? a >> 23 : 1u, sig = a - ((exp - 1u) << 23);
+    const uint32_t below = exp >= least ? 0u : least - exp, drop = 23u - m + below;
+    const uint32_t base = (exp + below - least) << m;
     const uint32_t s = drop < 31u ? drop : 31u, beyond = drop > 32u ? drop - 32u : 0u;
     const uint32_t closest = (sig + (~random >> (32u - s))) >> s;
     const uint32_t distant = (uint32_t)(sig >> (beyond < 31u ? beyond : 31u) > random);
@@ -1640,18 +1639,18 @@ MPT_HD uint64_t mpti_shift16(const mpti_env *e, unsigned sign, uint64_t sig, int
 /* Arithmetic rounds only here. x.sig is not 0; if inexact, it has mbits + 3 bits or more, the last sticky. */
 MPT_HD unsigned mpti_round16(mpti_env *e, mpti_num x)
 {
-    const int least = mpti_least_exp16(e), up = mpti_clz64(x.sig), normal_shift = 63 - e->mbits;
-    int       exp = x.exp - up, shift = normal_shift, tiny = 0;
+    const int least = mpti_least_exp16(e), up = mpti_clz64(x.sig);
+    int       exp = x.exp - up, shift = 63 - e->mbits, tiny = 0;
     uint64_t  sig = x.sig << up;
     unsigned  code;
     if (exp + shift < least) {          /* subnormal, or tiny but perhaps rounded up to normal */
         const int deeper = least - exp - shift;
         tiny = e->before || deeper > 1 || mpti_shift16(e, x.sign, sig, shift) < (uint64_t)2 << e->mbits;
-        if (deeper > e->mbits) {
-            sig = mpti_shift_jam(sig, deeper - e->mbits);
+        shift += deeper;
+        if (shift > 63) {
+            sig = mpti_shift_jam(sig, shift - 63);
             shift = 63;
-        } else
-            shift += deeper;
+        }
         exp = least - shift;
     }
     code = ((unsigned)(exp + shift - least) << e->mbits) + (unsigned)mpti_shift16(e, x.sign, sig, shift);
