@@ -4825,7 +4825,7 @@ MPTI_NOINLINE static void mpti_big_power(mpti_big *b, uint32_t base, int exponen
     }
 }
 
-MPTI_NOINLINE static int mpti_big_cmp(const mpti_big *a, const mpti_big *b)
+static int mpti_big_cmp(const mpti_big *a, const mpti_big *b)
 {
     int i;
     if (a->n != b->n)
@@ -4836,11 +4836,13 @@ MPTI_NOINLINE static int mpti_big_cmp(const mpti_big *a, const mpti_big *b)
     return 0;
 }
 
-/* a = a - b, for a >= b */
-static void mpti_big_minus(mpti_big *a, const mpti_big *b)
+/* a = a - b, unless that is negative.  Returns: 0 if it is. */
+static int mpti_big_take(mpti_big *a, const mpti_big *b)
 {
     uint64_t borrow = 0u;
     int      i;
+    if (mpti_big_cmp(a, b) < 0)
+        return 0;
     for (i = 0; i < a->n; i++) {
         const uint64_t d = (uint64_t)a->w[i] - (i < b->n ? b->w[i] : 0u) - borrow;
         a->w[i] = (uint32_t)d;
@@ -4848,15 +4850,14 @@ static void mpti_big_minus(mpti_big *a, const mpti_big *b)
     }
     while (a->n && !a->w[a->n - 1])
         a->n--;
+    return 1;
 }
 
-/* -1, 0 or 1: a + b compared with c */
-static int mpti_big_sum_cmp(const mpti_big *a, const mpti_big *b, const mpti_big *c)
+/* -1, 0 or 1: a + b compared with c, for a <= c */
+MPTI_NOINLINE static int mpti_big_sum_cmp(const mpti_big *a, const mpti_big *b, const mpti_big *c)
 {
     mpti_big rest = *c;
-    if (mpti_big_cmp(a, c) > 0)
-        return 1;
-    mpti_big_minus(&rest, a);
+    (void)mpti_big_take(&rest, a);
     return mpti_big_cmp(b, &rest);
 }
 
@@ -4926,8 +4927,8 @@ static int mpti_shortest(const mpt_format_info *f, const mpt_fields *p, char *di
     for (;;) {
         for (i = 0; i < 3; i++)
             mpti_big_scale(parts[i], 10u, 0u);
-        for (d = 0; mpti_big_cmp(&r, &s) >= 0; d++)
-            mpti_big_minus(&r, &s);
+        for (d = 0; mpti_big_take(&r, &s);)
+            d++;
         low = mpti_big_cmp(&r, &below) < low_end;               /* with d as the last digit it reads back */
         high = mpti_big_sum_cmp(&r, &above, &s) > -high_end;    /* with d + 1 it does */
         if (low || high)
@@ -5063,10 +5064,7 @@ static void mpti_read_divide(mpti_read *r, mpti_big *num, int fives, int twos)
         shift++;
     }
     for (i = 0; i < 63; i++) {
-        const int one = mpti_big_cmp(num, &den) >= 0;
-        if (one)
-            mpti_big_minus(num, &den);
-        r->sig = r->sig << 1 | (uint64_t)one;
+        r->sig = r->sig << 1 | (uint64_t)mpti_big_take(num, &den);
         mpti_big_scale(num, 2u, 0u);
     }
     r->sig |= (uint64_t)(num->n != 0);
