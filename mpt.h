@@ -491,7 +491,8 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
 
 /* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read any
  * field; but only updates may change `scale`. For another one call mpt_scaler_init between two steps: for no
- * scaling MPT_SCALER_STATIC with init_scale 1, which still skips bad steps. */
+ * scaling MPT_SCALER_STATIC with init_scale 1, which still skips bad steps. To go on from the state_dict of a
+ * GradScaler, use its numbers with dialect pytorch, and set good_steps to its _growth_tracker. */
 typedef struct mpt_scaler {
     mpt_scaler_config config;
     uint64_t updates;           /* calls of mpt_scaler_update so far, refused ones too */
@@ -957,9 +958,10 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 // >>M7 checkpoint ---------------------------------------------------------------------------------
 #ifndef MPT_NO_CHECKPOINT
 /* What a checkpoint holds: pointers to your objects, NULL and 0 for those that you do not have. Lists and
- * sizes must be the same when loading: names, formats, storage, groups and parts are compared; nothing is
- * allocated or guessed. State of your own (epoch, position in the data, counters of random generators) goes
- * into counters; scales and amax history of FP8 are arrays of yours: save them as the master of a tensor.
+ * sizes must be the same when loading: names, formats, storage, decay and parts are compared (not lr_times,
+ * which a schedule may set); nothing is allocated or guessed. State of your own (epoch, position in the data,
+ * counters of random generators) goes into counters; scales and amax history of FP8 are arrays of yours: save
+ * them as the master of a tensor.
  * With mpt_tensors_shard each rank saves its part. To go on with another number of ranks, each loads the old
  * parts one by one, into lists sharded by the old number, and copies its own. */
 typedef struct mpt_state {
@@ -5509,6 +5511,7 @@ MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size
 static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
 {
     uint64_t    name = (uint64_t)0xcbf29ce484222325u;   /* FNV-1a hash: finds tensors that are mixed up */
+    uint64_t    times = (uint64_t)mpti_f32_bits(t->lr_times) << 32 | mpti_f32_bits(t->decay_times);
     const char *c;
     mpti_array  a[MPTI_ARRAYS];
     size_t      i;
@@ -5520,7 +5523,8 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     mpti_walk_fact(w, (uint64_t)t->param_format << 32 | (uint64_t)t->grad_format);
     mpti_walk_fact(w, t->seed);
     mpti_walk_fact(w, t->columns);
-    mpti_walk_fact(w, (uint64_t)mpti_f32_bits(t->lr_times) << 32 | mpti_f32_bits(t->decay_times));
+    mpti_walk_words(w, &times, 1, sizeof times);
+    w->failed |= (uint32_t)times != mpti_f32_bits(t->decay_times);      /* lr_times may follow a schedule */
     mpti_walk_fact(w, (uint64_t)t->no_decay << 32 | (uint64_t)t->rounded);
     mpti_walk_fact(w, t->rows);
     if (t->whole) {
@@ -9658,8 +9662,8 @@ MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
     /* the arrays as built (node, type, output), and again with room for a cast (2 types); the cast's name */
     const size_t kept =
         3 * sizeof(mpt_graph_node) + 4 * sizeof(mpt_graph_type) + 3 * sizeof(mpt_graph_output) + 144;
-    /* scratch of mpti_amp (of the first 4 bytes one is spare) and mpti_flow per node */
-    const size_t scratch = 4 + 7 * 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc);
+    /* scratch of mpti_amp and mpti_flow per node */
+    const size_t scratch = 3 + 7 * 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc);
     const size_t each = kept + scratch, in = 3 * sizeof(mpt_graph_input) + 6 * sizeof(mpti_arc) + 4;
     if (nodes > (size_t)-1 / 4 / each || inputs > (size_t)-1 / 4 / in)
         return 0;
@@ -10683,26 +10687,30 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
 /* The next type on the path to the op that decided: along `via`, or onward along `to`. */
 static uint32_t mpti_hop(const mpt_graph_type *t, int onward) { return onward ? t->to : t->via; }
 
+MPTI_NOINLINE static uint32_t *mpti_path_end(mpt_graph *g, uint32_t t, int onward)
+{
+    return onward ? &g->types[t].to_end : &g->types[t].via_end;
+}
+
 /* Find the end of each type's path: a type without a next one, or the first with another reason. A walk stops
  * where the end is known from an earlier walk, so that all walks together take linear time. */
 static void mpti_find_ends(mpt_graph *g, int onward)
 {
-    const size_t stride = sizeof *g->types / sizeof(uint32_t);
-    uint32_t    *ends = onward ? &g->types->to_end : &g->types->via_end, i, t, next, end;
-    int          last;
+    uint32_t i, t, next, end;
+    int      last;
     for (i = 0; i < g->type_count; i++)
-        ends[i * stride] = MPT_GRAPH_NONE;
+        *mpti_path_end(g, i, onward) = MPT_GRAPH_NONE;
     for (i = 0; i < g->type_count; i++) {
-        for (t = i; ends[t * stride] == MPT_GRAPH_NONE; t = next) {
+        for (t = i; *mpti_path_end(g, t, onward) == MPT_GRAPH_NONE; t = next) {
             next = mpti_hop(&g->types[t], onward);
             last = next == MPT_GRAPH_NONE || g->types[next].why != g->types[t].why;
-            ends[t * stride] = last && next != MPT_GRAPH_NONE ? next : t;
+            *mpti_path_end(g, t, onward) = last && next != MPT_GRAPH_NONE ? next : t;
             if (last)
                 break;
         }
-        end = ends[t * stride];
-        for (t = i; t != end && ends[t * stride] == t; t = mpti_hop(&g->types[t], onward))
-            ends[t * stride] = end;
+        end = *mpti_path_end(g, t, onward);
+        for (t = i; t != end && *mpti_path_end(g, t, onward) == t; t = mpti_hop(&g->types[t], onward))
+            *mpti_path_end(g, t, onward) = end;
     }
 }
 
@@ -10739,8 +10747,8 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
     for (i = 0; i < nodes; i++)
         if ((a->facts[i] & MPTI_FREE) && (a->facts[i] & MPTI_IS(NORM)))
             g->nodes[i].op = mpti_norm_v2(g->nodes[i].op);
-    for (i = 0; i < 2 && types; i++)
-        mpti_find_ends(g, (int)i);
+    mpti_find_ends(g, 0);
+    mpti_find_ends(g, 1);
 }
 
 static mpt_status mpti_amp_paint(mpti_amp *a)

@@ -4537,19 +4537,18 @@ static void mpti_quantize_range(void *context, MPTI_UNUSED size_t part, size_t b
     for (i = begin; (c->fast || c->d->format < MPT_FORMAT_COUNT) && i < stop; i += MPTI_TILE) {
         const size_t   take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
         unsigned char *to = c->to + step * i;
-        uint64_t       tile[MPTI_TILE];
-        float *const   floats = (float *)(void *)tile;
+        union { uint64_t codes[MPTI_TILE]; float floats[MPTI_TILE]; } tile;
         if (c->fast) {
-            mpti_job j = mpti_job_of(mpti_kernel_of(c->fast), floats, 4, c->from + step * i, step, 0);
+            mpti_job j = mpti_job_of(mpti_kernel_of(c->fast), tile.floats, 4, c->from + step * i, step, 0);
             mpti_run(&j, take);
-            (void)mpt_quantize_as_n(floats, floats, take, c->d->info, NULL);
-            (void)mpti_convert_fast(MPT_F64, to, MPT_F32, floats, take, 0);
+            (void)mpt_quantize_as_n(tile.floats, tile.floats, take, c->d->info, NULL);
+            (void)mpti_convert_fast(MPT_F64, to, MPT_F32, tile.floats, take, 0);
             continue;
         }
         at.first_element = c->opts->first_element + i;
         at.randoms = c->opts->randoms ? c->opts->randoms + i : NULL;
-        (void)mpt_convert_n(c->d->format, tile, c->s->format, c->from + step * i, take, &at, NULL);
-        (void)mpt_convert_n(c->s->format, to, c->d->format, tile, take, NULL, NULL);
+        (void)mpt_convert_n(c->d->format, tile.codes, c->s->format, c->from + step * i, take, &at, NULL);
+        (void)mpt_convert_n(c->s->format, to, c->d->format, tile.codes, take, NULL, NULL);
     }
     for (; i < end; i++) {
         uint64_t u;

@@ -553,8 +553,8 @@ TEST(another_version_or_shape_is_refused)
         case 17: t[2].columns = 0; break;
         case 18: t[2].storage = MPT_STORE_NEAREST; break;       /* the same arrays, another storage */
         case 19: t[2].moments = MPT_MOMENTS_BF16; break;
-        case 20: t[2].lr_times = 0.5f; break;                   /* another parameter group */
-        case 21: t[2].decay_times = 0.5f; break;
+        case 20: t[2].decay_times = 0.5f; break;                /* another parameter group */
+        case 21: t[2].decay_times = 1e-45f; break;
         case 22: t[2].no_decay = 1; break;
         case 23: t[2].rows = 1; break;
         case 24: t[2].rounded = MPT_F16; break;
@@ -578,7 +578,9 @@ TEST(another_version_or_shape_is_refused)
     t[0].first = 0, t[0].whole += 16384;
     CHECK_EQ_I(mpt_state_load(&s, other, bytes), MPT_E_DATA);
     t[0].whole -= 16384;
+    t[2].lr_times = 0.25f;          /* set by a schedule since */
     CHECK_EQ_I(mpt_state_load(&s, other, bytes), MPT_OK);
+    CHECK(mpti_f32_bits(t[2].lr_times) == 0x3e800000u);
 }
 
 TEST(bad_arguments)
