@@ -7625,7 +7625,7 @@ MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(mpt_format format, const
         return MPT_SHADOW_OVERFLOW;
     if (is_sum && v->cancelled >= 2 && v->after > 2.0 * v->before && mpti_f64_bits(v->before) != 0u)
         return MPT_SHADOW_CANCELLATION;
-    if (mpti_f64_bits(low) == mpti_f64_bits(unrounded))
+    if (low >= unrounded && low <= unrounded)       /* +0 for -0, too, in formats without it */
         return MPT_SHADOW_NONE;
     if (fabs(low) < mpt_format_get(format)->min_normal)
         return MPT_SHADOW_UNDERFLOW;

@@ -1612,6 +1612,9 @@ TEST(shadow_names_the_cause)
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_UE4M3, 0.01), MPT_OK);   /* has no sign */
     c = shadow(&s, '-', mpt_shadow_value(&s, 1.0), mpt_shadow_value(&s, 5.0));
     CHECK(mpti_f64_is_nan(c.low) && s.causes[MPT_SHADOW_INVALID] == 1 && s.causes[MPT_SHADOW_OVERFLOW] == 0);
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_E4M3FNUZ, 0.01), MPT_OK);        /* has no -0, which is no error */
+    c = shadow(&s, '*', mpt_shadow_value(&s, -0.0), mpt_shadow_value(&s, 5.0));
+    CHECK_EQ_U(s.causes[MPT_SHADOW_NONE], 3);
 
     CHECK_EQ_I(mpt_shadow_init(NULL, MPT_F16, 0.01), MPT_E_ARG);
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.0), MPT_E_ARG);
