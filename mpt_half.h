@@ -4390,8 +4390,9 @@ MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_
     return mpti_convert(&d, dst, &s, src, n, opts, NULL);
 }
 
-MPTI_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, const void *src, size_t n,
-                                 size_t *count, size_t *first)
+/* Not inlined: seeing the early return, gcc warns callers who ignore the status. */
+MPTI_DEF MPTI_NOINLINE mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, const void *src,
+                                               size_t n, size_t *count, size_t *first)
 {
     const mpt_format_info *const f = mpt_format_get(format);
     const mpti_side              s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
