@@ -571,7 +571,7 @@ typedef MPTI_ENUM(mpt_stage) {
     MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED,
     MPT_STAGE_PART = 4,         /* or-ed: the list has parts of tensors, so mpt_step_combine is due */
     MPT_STAGE_CLIPPED = 8,      /* or-ed: mpt_clip was called, so the norm is final */
-    MPT_STAGE_REFUSED = 256     /* or-ed: an optimizer's step was refused since the last check */
+    MPT_STAGE_REFUSED = 256     /* or-ed: a clip or an optimizer's step was refused since the check */
 } mpt_stage;
 
 /* What is known of one optimizer's step. Each optimizer has its own record, so that of two under one scaler a
