@@ -29,7 +29,7 @@ static inline bool check_status(mpt_status got, mpt_status want, const char *tex
 /* ---- the inside of the implementation ---- */
 
 /* The tile of a transposition in shared memory: columns, words per column, warps; and the place of a word. */
-enum { TILE_SIDE = 64, TILE_WORDS = 16, TILE_WARPS = 8 };
+enum { TILE_SIDE = 128, TILE_WORDS = 16, TILE_WARPS = 8 };
 uint32_t tile_place(uint32_t column, uint32_t word);
 
 /* Plans that a context keeps; has cuBLASLt one for this product, whatever mpt_gemm_advice says? */

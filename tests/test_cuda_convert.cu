@@ -339,7 +339,7 @@ static void encode(mpt_format to, mpt_format from, size_t n, float scale, size_t
 
 TEST(fp8_encode)
 {
-    static const size_t sizes[] = {0, 1, 15, 16, 17, 31, 33, 4095, 4096, 4097, 30001};
+    static const size_t sizes[] = {0, 1, 15, 16, 17, 31, 33, 4095, 4096, 4097, 8191, 8193, 30001};
     static const float  scales[] = {1.0f, 0.37f, 4096.0f, 0.0f};
     for (size_t turn = 0; turn < 6; turn++)
         for (size_t n : sizes)
@@ -376,7 +376,7 @@ static void transpose(mpt_format to, mpt_format from, size_t rows, size_t cols, 
 TEST(fp8_encode_transpose)
 {
     static const size_t shapes[][2] = {{0, 9},   {9, 0},   {1, 1},    {2, 1200}, {1200, 1}, {3, 5},
-                                       {63, 65}, {64, 64}, {128, 64}, {130, 67}, {65, 1},   {256, 192}};
+                                       {63, 65}, {64, 64}, {128, 128}, {130, 267}, {129, 1}, {384, 136}};
     for (int grid : grids) {
         const Grid here(grid);
         for (size_t turn = 0; turn < 6; turn++)
@@ -387,24 +387,21 @@ TEST(fp8_encode_transpose)
     }
 }
 
-/* Each access of a warp to the tile, as the kernel makes it, touches 32 different banks. */
+/* Each access of half a warp to the tile, as the kernel makes it, touches 16 different pairs of banks. */
 TEST(the_tile_has_no_bank_conflicts)
 {
     bool     taken[TILE_SIDE * TILE_WORDS] = {};
     uint32_t banks, lane;
-    for (uint32_t warp = 0; warp < TILE_WARPS; warp++)
-        for (uint32_t k = 0; k < 4; k++) {
-            for (banks = 0, lane = 0; lane < 32; lane++) {      /* thread 32 warp + lane writes */
-                const uint32_t t = 32 * warp + lane;
-                banks |= 1u << tile_place(t % 16 * 4 + k, t / 16) % 32;
-                taken[tile_place(t % 16 * 4 + k, t / 16)] = true;
+    for (uint32_t half = 0; half < 2 * TILE_WARPS; half++)
+        for (uint32_t k = 0; k < 8; k++) {
+            for (banks = 0, lane = 0; lane < 16; lane++) {      /* thread 16 half + lane writes */
+                banks |= 1u << tile_place(lane * 8 + k, half) % 16;
+                taken[tile_place(lane * 8 + k, half)] = true;
             }
-            CHECK_EQ_U(banks, 0xffffffffu);
-            for (banks = 0, lane = 0; lane < 32; lane++) {      /* and reads */
-                const uint32_t i = 256 * k + 32 * warp + lane;
-                banks |= 1u << tile_place(i / 16, i % 16) % 32;
-            }
-            CHECK_EQ_U(banks, 0xffffffffu);
+            CHECK_EQ_U(banks, 0xffffu);
+            for (banks = 0, lane = 0; lane < 16; lane++)        /* and reads */
+                banks |= 1u << tile_place(half + k * 16, lane) % 16;
+            CHECK_EQ_U(banks, 0xffffu);
         }
     for (bool t : taken) CHECK(t);
 }
