@@ -4189,10 +4189,10 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
     mpti_checking *const c = (mpti_checking *)context;
     size_t               first = piece->first, chunk = piece->chunk;
     for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
-        const size_t n = mpti_min(piece->end - first, MPTI_CHUNK);
-        double       sum = c->sum[chunk % MPTI_WINDOW];
+        double sum = c->sum[chunk % MPTI_WINDOW];
         if (MPTI_PARTS > 1 && !mpti_f64_is_finite(sum))
-            sum = mpti_check_chunk(c, piece->t, &piece->tensor, first, n);
+            sum = mpti_check_chunk(c, piece->t, &piece->tensor, first,
+                                   mpti_min(piece->end - first, MPTI_CHUNK));
         if (piece->t->whole && piece->t->sums)
             piece->t->sums[first / MPTI_CHUNK] = sum;
         c->slot[chunk % MPTI_SLOTS] += sum;
