@@ -1504,7 +1504,7 @@ MPTI_KERNEL(MPTI_THREADS)
 mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n, const float *scale,
                   float *amax, bool e5m2)
 {
-    const uint32_t V = 16, R = 4 / sizeof(In);      /* 64 bytes in flight, stores of 16 */
+    const uint32_t V = 16, R = 64 / (V * sizeof(In));       /* 64 bytes in flight, stores of 16 */
     const float    factor = scale ? *scale : 1.0f;
     const uint64_t row = MPTI_THREADS * V, i = (uint64_t)blockIdx.x * R * row + threadIdx.x * V;
     uint32_t       most = 0u;
@@ -1625,7 +1625,7 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, voi
     if (!n) return MPT_OK;
     return mpti_launch(c, __func__,
                        src_format == MPT_F32 ? mpti_k_fp8_encode<uint32_t> : mpti_k_fp8_encode<uint16_t>,
-                       mpti_blocks_of(n, src_format == MPT_F32 ? 16u : 32u), MPTI_THREADS, stream,
+                       mpti_blocks_of(n, 64u / (uint32_t)mpti_format_bytes(src_format)), MPTI_THREADS, stream,
                        (uint8_t *)dst, src, src_format, n, scale, amax, dst_format == MPT_E5M2);
 }
 
