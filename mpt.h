@@ -880,8 +880,8 @@ static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mp
  * steps, so that one pass converts: in step t mpt_fp8_encode_n multiplies by the scale and records amax;
  * mpt_fp8_update, once a step, makes the scales of step t + 1 from the amax recorded. The loss scale (>>M3)
  * is separate: the product that reads an FP8 tensor undoes the scale of the tensor, with `inverse`.
- * Current scaling takes two passes: mpt_fp8_encode_n without dst, mpt_fp8_update with a history of 1, then
- * encode; one tensor at a time, in an mpt_fp8_scaling of its own.
+ * Current scaling takes two passes: mpt_fp8_encode_n without dst, mpt_fp8_update of this tensor alone with a
+ * history of 1 (or, for weights and rows, scale = largest / amax unless amax is 0 or not finite), then encode.
  * Source: NVIDIA Transformer Engine, recipes DelayedScaling, Float8CurrentScaling. */
 typedef MPTI_ENUM(mpt_amax_choice) {
     MPT_AMAX_MAX,           /* the largest of the history */
@@ -1433,13 +1433,13 @@ typedef struct mpt_shadow {
  * Errors: MPT_E_UNSUPPORTED also for f64. */
 MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tolerance);
 
-/* mpt_shadow_value -- bring a number into the run: it is rounded to the format; its shadow is the number.
+/* mpt_shadow_value -- bring a number into the run: it is rounded to the format; its shadow is the number. (Or
+ * fill in both: low a decoded FP8 operand, for products that are added in a run of FP32.)
  * mpt_shadow_apply -- apply an operation to values of the run, rounded once to the format; beside it the same
  * in double. fma is a * b + c; operands that an operation does not have may be anything:
  *     mpt_shadowed x = mpt_shadow_value(&s, 300.0), y = mpt_shadow_apply(&s, MPT_SHADOW_OP_MUL, x, x, x);
  *     y = mpt_shadow_apply(&s, MPT_SHADOW_OP_SQRT, y, y, y);                       // y.low, y.exact
- * Returns: value and shadow; NaN for a run that was never initialised and for an unknown operation.
- * Exact: each operation is correctly rounded.  Threads: one caller per run. */
+ * NaN for a run that was never initialised, an unknown operation.  Exact: yes.  Threads: one per run. */
 MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x);
 MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shadowed a, mpt_shadowed b,
                                       mpt_shadowed c);

@@ -823,8 +823,8 @@ MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block);
  *   DEFAULT   FLOOR                                                ROUND
  * emax is the exponent of the element format's largest number. The scale is clamped to the finite range of
  * its format; a block that is not all zeros gets at least the least scale above zero. FLOOR and ROUND clamp
- * elements, so that only CEIL keeps stochastic rounding unbiased. The error is least with CEIL for E4M3 (by
- * 1 to 2 decibels, as measured), with ROUND for E2M1. */
+ * elements, so that only CEIL keeps stochastic rounding unbiased. The error of bell-shaped numbers is least
+ * with CEIL for E4M3 (by 1 to 2 decibels, of uniform ones by 6), with ROUND for E2M1. */
 typedef MPTI_ENUM(mpt_block_scaling) {
     MPT_SCALE_DEFAULT, MPT_SCALE_FLOOR, MPT_SCALE_CEIL, MPT_SCALE_ROUND
 } mpt_block_scaling;
@@ -839,7 +839,7 @@ typedef struct mpt_block_opts {
 
 /* mpt_block_quantize_n -- quantize n floats to element codes and scales.
  *   codes   out  [n], or [mpt_packed_size(n, bits)] if packed
- *   scales  out  [(n + size - 1) / size]
+ *   scales  out  [(n + size - 1) / size]; products want them in tiles: see mpt_cuda_block_quantize_n
  *   src     in   [n]
  *   opts    in   NULL for the defaults
  * Each element is x / (stored scale * tensor scale), and this quotient is rounded once; beyond the largest
@@ -862,7 +862,7 @@ MPT_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uin
  * the largest finite magnitude of n floats / (6 * 448), rounded to float (if that is subnormal, coarsely, and
  * scales may be clamped), but not below the least float; 1 if all finite numbers are zero, and for the MX
  * formats. NVFP4 of small numbers needs it: without it, blocks with an amax below 6 * 2^-6 get subnormal
- * scales, which have few bits.
+ * scales, which have few bits. (Some files hold its reciprocal.)
  * Returns: MPT_OK.  Errors: MPT_E_ARG (*scale is unchanged).  Threads: any. */
 MPT_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, size_t n, float *scale);
 

@@ -47,7 +47,7 @@ static const char help_files[] =
 "T, here 5%, of the changes disappear.\n"
 "\n"
 "What to inspect\n"
-"  --format LIST      formats in order of preference (default: f16,bf16,e4m3,e5m2)\n"
+"  --format LIST      of f16, bf16, e4m3, e5m2, in order of preference (default: f16,bf16,e4m3,e5m2)\n"
 "  --tolerate SHARE   T, such as 1% or 0.01 (defaults: see above)\n"
 "  --filter PATTERN   only tensors whose names match, such as 'layers.*.weight'; * and ? as in a shell\n"
 "  --headroom N       where a scale is needed, leave room for N doublings of the largest value\n"
