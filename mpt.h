@@ -249,7 +249,7 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  * mpt_tensors_place -- give every tensor of the list the arrays that it lacks: copy (an FP32 one is the
  * master itself), gradient, extra, and the moments of list->needs, all zero; and a master, which starts as
  * the copy if there is one. All are aligned to 64 bytes or, beside a master of yours, so that all begin a
- * cache line at the same element. Then it calls mpt_publish. Unless you shard it, a list may grow later.
+ * cache line at the same element. Then it calls mpt_publish. Unless sharded it may grow: mpt_tensors_add.
  *   memory  in  [bytes], list->bytes or more; keep it as long as the list
  * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small: nothing is placed,
  * and list->bytes counts anew (it is too small if list->needs grew after an addition).
@@ -441,7 +441,7 @@ typedef struct mpt_scaler_config {
                             "among activations")                                                           \
     X(MPT_VERDICT_RANGE,    "no scale works: gradients are finite, but unscaled they exceed the range "    \
                             "of the format they are stored in")                                            \
-    X(MPT_VERDICT_RAISED,   "the dialect's original raises an error here and ends the run")                \
+    X(MPT_VERDICT_RAISED,   "a bad step at the lowest scale: here the dialect's original ends the run")      \
     X(MPT_VERDICT_OFTEN,    "two in five steps or more are bad at every scale; look for an Inf or NaN "     \
                             "in data and among activations")
 
@@ -674,8 +674,9 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
 /* mpt_accumulate -- dst.grad += src.grad, element by element, for k micro-batches in one step: run each
  * with the same scale (an update may change it: sums over several updates are for mpt_grad_get in FP32, or
  * need a scaler of their own), accumulate, then check, step and update once.
- * Fold 1/k into the loss. FP32 accumulators lose least; in a 16-bit format each addition rounds, and a sum
- * may overflow where its terms did not, which the check finds.
+ * Fold 1/k into the loss. To leave out a bad micro-batch check it with a copy of the scaler and an mpt_step
+ * of its own. FP32 accumulators lose least; in a 16-bit format each addition rounds, and a sum may overflow
+ * where its terms did not, which the check finds.
  *   dst  in/out  [count]; each needs grad
  *   src  in      [count]; the same sizes; formats may differ
  * Returns: MPT_OK.  Errors: MPT_E_ARG (also where a sum overlaps anything else), MPT_E_UNSUPPORTED; then
@@ -881,7 +882,7 @@ static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mp
  * mpt_fp8_update, once a step, makes the scales of step t + 1 from the amax recorded. The loss scale (>>M3)
  * is separate: the product that reads an FP8 tensor undoes the scale of the tensor, with `inverse`.
  * Current scaling takes two passes: mpt_fp8_encode_n without dst, mpt_fp8_update of this tensor alone with a
- * history of 1 (or, for weights and rows, scale = largest / amax unless amax is 0 or not finite), then encode.
+ * history of 1 (or, for weights and rows, scale = largest / amax, unless it is 0 or not finite); then encode.
  * Source: NVIDIA Transformer Engine, recipes DelayedScaling, Float8CurrentScaling. */
 typedef MPTI_ENUM(mpt_amax_choice) {
     MPT_AMAX_MAX,           /* the largest of the history */
@@ -981,7 +982,7 @@ typedef struct mpt_state {
     mpt_fault        *fault;    /* NULL, or what mpt_state_load found; tensor is -1 where it is about none */
 } mpt_state;
 
-#define MPT_STATE_VERSION 4u      /* version 3, which has another checksum, can be loaded, too */
+#define MPT_STATE_VERSION 5u      /* versions 3 and 4, which have other checksums, can be loaded, too */
 
 /* mpt_state_size -- the number of bytes that mpt_state_save needs.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (a format).  Threads: any. */
@@ -990,12 +991,12 @@ MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes);
 /* mpt_state_save -- write a run to a buffer: the same bytes on every machine, little-endian.
  *   buffer  out  [bytes]; must not overlap the state
  *   bytes   in   exactly what mpt_state_size said
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for values that mpt_state_load would refuse; MPT_E_UNSUPPORTED;
- * then nothing is written.  Threads: one caller per state. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for what mpt_state_load would refuse, such as an lr of NaN;
+ * MPT_E_UNSUPPORTED; then nothing is written.  Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes);
 
 /* mpt_state_load -- read a run back. Everything is verified before anything is written: length, version,
- * checksum (64 bits; it always notices a change within eight neighbouring bytes), that the state has the
+ * checksum (64 bits; it always notices a change of one word of eight bytes), that the state has the
  * shape of the saved one, and that scalers, steps and hyperparameters hold values that their functions accept
  * and can produce: changed values with a fitting checksum cause no undefined step. Arrays may hold anything.
  * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG; MPT_E_DATA
@@ -1015,7 +1016,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
     X(MPT_LINT_UNKNOWN,     "not a number, a format or a list")                                     \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
-    X(MPT_LINT_OVERFLOWS,   "it overflows this format, or is Inf or NaN (a row of such masks gives NaN)") \
+    X(MPT_LINT_OVERFLOWS,   "it overflows this format, or is Inf or NaN (rows of masks give NaN)")        \
     X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of what it moves: it is lost")         \
     X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")          \
     X(MPT_LINT_STALE,       "a copy is not what its master rounds to: mpt_publish is missing, or, if the "  \
@@ -2296,7 +2297,7 @@ MPT_HD void mpti_scaler_good(mpt_scaler *s, uint32_t rule)
         if (rule & MPTI_BAD_COUNT)
             s->bad_steps = 0;
     } else {
-        s->good_steps++;
+        s->good_steps += s->good_steps < 0x7ffffffe;    /* more only in a state that was made up */
     }
     s->iteration += (rule & MPTI_BY_ITERATION) != 0u;
 }
@@ -4476,10 +4477,10 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
     if (step && mpti_was_refused(s, step))
         return "a clip or an optimizer's step was refused, such as one without a check (status; on a GPU "
-               "misuse): the next check is refused, too";
+               "misuse); to go on: mpt_scaler_update, and zero the mpt_step";
     if (s->in_use & 4u)
-        return "a check was refused: by its status, after a refused step, or as a second one of its record, "
-               "which needs all gradients in one list and an update before the next";
+        return "a check was refused: by its status, after a refused step, or as a second one before the "
+               "update (lists share one); to go on: mpt_scaler_update, and zero the mpt_step";
     if (!(s->in_use & 1u))
         return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale, or the "
                "last update was a second one or had no check";
@@ -5567,15 +5568,16 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
     }
 }
 
-/* A bijection of h for a given word, and of the word for a given h: one changed word changes it. */
-static uint64_t mpti_sum_step(uint64_t h, uint64_t word)
+/* A bijection of h and of the word. Since version 5 a round of xxHash64: before, three signs could cancel. */
+static uint64_t mpti_sum_step(uint64_t h, uint64_t word, uint64_t version)
 {
-    h = (h ^ word) * (uint64_t)0xff51afd7ed558ccdu;
-    return h ^ h >> 32;
+    const uint64_t m = (uint64_t)0xff51afd7ed558ccdu, old = (h ^ word) * m;
+    h += word * (uint64_t)0x9e3779b97f4a7c15u;
+    return version < 5u ? old ^ old >> 32 : (h << 31 | h >> 33) * m;
 }
 
-/* n bytes, split into runs of `run` bytes, each with a checksum of its own. */
-typedef struct mpti_summing { const unsigned char *p; size_t n, run; uint64_t sum[256]; } mpti_summing;
+/* n bytes, split into runs of `run` bytes, each with a checksum of its own; `of` is the version. */
+typedef struct mpti_summing { const unsigned char *p; size_t n, run; uint64_t of, sum[256]; } mpti_summing;
 
 static void mpti_sum_range(void *context, MPTI_UNUSED size_t part, size_t begin, size_t end)
 {
@@ -5587,10 +5589,10 @@ static void mpti_sum_range(void *context, MPTI_UNUSED size_t part, size_t begin,
         for (; n >= 8u; n -= 8u, p += 8)
             h = mpti_sum_step(h, (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 |
                                  (uint64_t)p[3] << 24 | (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40 |
-                                 (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56);
+                                 (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56, c->of);
         for (k = n; k; k--)
             word = word << 8 | p[k - 1u];
-        c->sum[begin] = n ? mpti_sum_step(h, word) : h;
+        c->sum[begin] = n ? mpti_sum_step(h, word, c->of) : h;
     }
 }
 
@@ -5599,13 +5601,13 @@ static uint64_t mpti_state_checksum(const unsigned char *p, size_t n, uint64_t v
 {
     mpti_summing c;
     size_t       runs, i;
-    c.p = p, c.n = n, c.sum[0] = 0u;
+    c.p = p, c.n = n, c.of = version, c.sum[0] = 0u;
     for (c.run = (size_t)1 << 18; c.run < n && (version < 4u || c.run * 256u < n);)
         c.run *= 2u;
     runs = (n - 1u) / c.run + 1u;
     (void)MPTI_IN_PARTS(runs, n > MPTI_FAST_PART ? 1 : runs, mpti_sum_range, &c);
     for (i = 1; i < runs; i++)
-        c.sum[0] = mpti_sum_step(c.sum[0], c.sum[i]);
+        c.sum[0] = mpti_sum_step(c.sum[0], c.sum[i], version);
     return c.sum[0];
 }
 
@@ -5651,10 +5653,8 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
     const mpt_status status = mpti_state_measure(state, buffer, bytes, 1, &need);
     mpti_walk        w;
     uint64_t         sum;
-    if (status != MPT_OK)
-        return status;
-    if (!buffer || bytes != need)
-        return MPT_E_ARG;
+    if (status != MPT_OK || !buffer || bytes != need)
+        return status != MPT_OK ? status : MPT_E_ARG;
     memset(&w, 0, sizeof w);
     w.mode = MPTI_WALK_SAVE;
     w.to = (unsigned char *)buffer;
@@ -5681,10 +5681,8 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     const mpt_status status = mpti_state_measure(state, buffer, bytes, 0, &size);
     mpti_walk        w;
     uint64_t         sum = 0u;
-    if (status != MPT_OK)
-        return status;
-    if (!buffer || mpti_no_array(buffer, bytes, 1u))
-        return MPT_E_ARG;
+    if (status != MPT_OK || !buffer || mpti_no_array(buffer, bytes, 1u))
+        return status != MPT_OK ? status : MPT_E_ARG;
     memset(&w, 0, sizeof w);
     w.from = (const unsigned char *)buffer;
     w.end = bytes - 8u;
@@ -5692,9 +5690,10 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
         mpti_copy_words(&sum, w.from + w.end, 1, 8u);
         mpti_copy_words(&w.version, w.from + 8, 1, 8u);     /* after "mp-state" */
     }
-    if ((w.version != 3u && w.version != MPT_STATE_VERSION) ||
-        sum != mpti_state_checksum(w.from, w.end, w.version))
-        return mpti_state_fault(state, none, "damaged, cut, no saved run, or one of another version");
+    if (w.version - 3u > MPT_STATE_VERSION - 3u)
+        return mpti_state_fault(state, none, "no saved run, or one of another version");
+    if (sum != mpti_state_checksum(w.from, w.end, w.version))
+        return mpti_state_fault(state, none, "damaged or cut");
     w.mode = MPTI_WALK_VERIFY;
     w.judge = 1;
     mpti_walk_state(&w, state);

@@ -756,7 +756,7 @@ static const struct { const char *name; void (*run)(void); uint64_t want; } fami
     FAMILY(other_reports, 0x34fe7af4be9771bau)
     FAMILY(products, 0x75963d15e849f35u)
     FAMILY(graphs, 0xffc2527d24d2a3cau)
-    FAMILY(checkpoints, 0x507fe3aebeab1996u)
+    FAMILY(checkpoints, 0x742cfab88f54e37cu)
 };
 
 static uint64_t run(size_t i)

@@ -637,13 +637,19 @@ TEST(bad_arguments)
     CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes - 1), MPT_E_DATA);
 }
 
-/* The checksum, word by word. Since version 4 it is over the checksums of all runs of 256 KiB. */
-static uint64_t sum_word(uint64_t h, const unsigned char *p, size_t n)
+/* The checksum, word by word. Since version 4 it is over the checksums of all runs of 256 KiB, since 5 of
+ * words in another way. */
+static uint64_t sum_word(uint64_t h, const unsigned char *p, size_t n, int version)
 {
-    uint64_t word = 0u;
+    const uint64_t odd = (uint64_t)0xff51afd7ed558ccdu;
+    uint64_t       word = 0u;
     while (n--)
         word = word << 8 | p[n];
-    h = (h ^ word) * (uint64_t)0xff51afd7ed558ccdu;
+    if (version >= 5) {
+        h += word * (uint64_t)0x9e3779b97f4a7c15u;
+        return (h << 31 | h >> 33) * odd;
+    }
+    h = (h ^ word) * odd;
     return h ^ h >> 32;
 }
 static uint64_t sum_of(const unsigned char *p, size_t n, size_t length)
@@ -655,10 +661,10 @@ static uint64_t sum_of(const unsigned char *p, size_t n, size_t length)
         uint64_t     h = (uint64_t)0x9e3779b97f4a7c15u ^ (end - at);
         unsigned char word[8];
         for (i = at; i < end; i += 8)
-            h = sum_word(h, p + i, end - i < 8 ? end - i : 8);
+            h = sum_word(h, p + i, end - i < 8 ? end - i : 8, p[8]);
         for (i = 0; i < 8; i++)
             word[i] = (unsigned char)(h >> (8 * i));
-        all = at ? sum_word(all, word, 8) : h;
+        all = at ? sum_word(all, word, 8, p[8]) : h;
     }
     return all;
 }
@@ -670,7 +676,7 @@ static void store_sum(unsigned char *p, size_t bytes, size_t length)
         p[bytes - 8 + i] = (unsigned char)(sum >> (8 * i));
 }
 
-/* Four runs of 256 KiB and a bit: a byte changed in any of them; and version 3, which has one run. */
+/* Four runs of 256 KiB and a bit: a byte changed in any of them; and version 3, which has one run, and 4. */
 TEST(large_checkpoints)
 {
     enum { COUNTERS = 135003, RUN_BYTES = 1 << 18 };
@@ -694,12 +700,14 @@ TEST(large_checkpoints)
         CHECK_EQ_I(mpt_state_load(&s, saved, bytes), MPT_E_DATA);
         saved[i] ^= 4u;
     }
-    again[8] = 3;
-    CHECK_EQ_I(mpt_state_load(&s, again, bytes), MPT_E_DATA);
-    store_sum(again, bytes, bytes);
-    memset(counter, 0, sizeof counter);
-    CHECK_EQ_I(mpt_state_load(&s, again, bytes), MPT_OK);
-    CHECK(!memcmp(counter, was, sizeof was));
+    for (i = 3; i < 5; i++) {
+        again[8] = (unsigned char)i;
+        CHECK_EQ_I(mpt_state_load(&s, again, bytes), MPT_E_DATA);
+        store_sum(again, bytes, i == 3 ? bytes : RUN_BYTES);
+        memset(counter, 0, sizeof counter);
+        CHECK_EQ_I(mpt_state_load(&s, again, bytes), MPT_OK);
+        CHECK(!memcmp(counter, was, sizeof was));
+    }
     memset(counter, 0, sizeof counter);
     CHECK_EQ_I(mpt_state_load(&s, saved, bytes), MPT_OK);
     CHECK(!memcmp(counter, was, sizeof was));
@@ -719,12 +727,43 @@ TEST(large_checkpoints)
     }
 }
 
+/* In versions 3 and 4 these changes always cancelled: signs of three floats, or of all. */
+TEST(changed_signs_are_seen)
+{
+    float      w[64], kept[64];
+    mpt_tensor t;
+    mpt_state  s;
+    size_t     bytes = 0, i, k;
+    for (i = 0; i < 64; i++)
+        w[i] = kept[i] = (float)i + 1.0f;
+    memset(&t, 0, sizeof t);
+    memset(&s, 0, sizeof s);
+    t.n = 64;
+    t.master = w;
+    s.tensors = &t;
+    s.tensor_count = 1;
+    CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
+    CHECK(bytes <= sizeof buffer);
+    CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_OK);
+    for (i = 27; i + 8 < bytes - 8; i += 4) {
+        for (k = i; k < i + 12; k += 4)
+            buffer[k] ^= 0x80u;
+        CHECK_EQ_I(mpt_state_load(&s, buffer, bytes), MPT_E_DATA);
+        for (k = i; k < i + 12; k += 4)
+            buffer[k] ^= 0x80u;
+    }
+    for (i = 27; i < bytes - 8; i += 4)
+        buffer[i] ^= 0x80u;
+    CHECK_EQ_I(mpt_state_load(&s, buffer, bytes), MPT_E_DATA);
+    CHECK(!memcmp(w, kept, sizeof w));
+}
+
 TEST(sums_of_any_length)
 {
     unsigned char is[64], want[64];
     size_t        bytes, i;
     for (i = 0; i < sizeof is; i++)
-        is[i] = want[i] = (unsigned char)(i == 8 ? 4u : mt_random() | 1u);
+        is[i] = want[i] = (unsigned char)(i == 8 ? 4u + mt_random() % 2u : mt_random() | 1u);
     for (bytes = 17; bytes <= sizeof is; bytes++) {
         checkpoint_sum_again(is, bytes);
         store_sum(want, bytes, bytes);
@@ -732,7 +771,7 @@ TEST(sums_of_any_length)
     }
 }
 
-/* The bytes of version 3, the same on any machine; version 4 differs in its version number and checksum. They
+/* The bytes of version 3, the same on any machine; later ones differ in version number and checksum. They
  * hold a counter of 0x0102030405060708, an f32 array {1, -2.5} and an f16 array {1, Inf}. */
 TEST(golden_bytes)
 {
@@ -783,10 +822,10 @@ TEST(golden_bytes)
     CHECK_EQ_U(buffer[bytes], 77u);
     CHECK_EQ_U(bytes, sizeof golden);
     memcpy(other, golden, sizeof golden);
-    other[8] = 4;
+    other[8] = 5;
     store_sum(other, sizeof golden, sizeof golden);
     CHECK(!memcmp(buffer, other, sizeof golden));
-    CHECK_EQ_U(sum_of(buffer, bytes - 8, bytes), (uint64_t)0x6e75e55f5d730b8au);
+    CHECK_EQ_U(sum_of(buffer, bytes - 8, bytes), (uint64_t)0xfc299bf1f795458cu);
     counter = 0;
     memset(w, 0, sizeof w);
     memset(p, 0, sizeof p);
@@ -816,6 +855,7 @@ int main(int argc, char **argv)
     RUN(another_version_or_shape_is_refused);
     RUN(bad_arguments);
     RUN(large_checkpoints);
+    RUN(changed_signs_are_seen);
     RUN(sums_of_any_length);
     RUN(golden_bytes);
     return mt_end();

@@ -2001,6 +2001,22 @@ TEST(fp8_refuses)
     CHECK(!memcmp(was, one, sizeof one) && dst[0] == 9 && scale[0] == 5.0f && history[1] == 8.0f);
 }
 
+/* A state that no run reaches, though a checkpoint may hold it: its count of good steps does not overflow. */
+TEST(made_up_counts_do_not_overflow)
+{
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_DEEPSPEED);
+    mpt_scaler        s;
+    int               i;
+    c.interval = 0x7fffffff;
+    CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
+    s.good_steps = 0x7ffffffd;
+    CHECK(mpt_scaler_scale(&s, 1.0f) == s.scale);
+    for (i = 0; i < 3; i++) {
+        CHECK_EQ_I(update(&s, 0u), MPT_OK);
+        CHECK_EQ_I(s.good_steps, 0x7ffffffe);
+    }
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -2039,5 +2055,6 @@ int main(int argc, char **argv)
     RUN(fp8_stochastic);
     RUN(fp8_refuses);
     RUN(defaults_are_the_originals);
+    RUN(made_up_counts_do_not_overflow);
     return mt_end();
 }

@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     must(mpt_state_save(&s, again, bytes) == MPT_OK);
-    buffer[8] = again[8];               /* version 3 is saved as version 4, with another checksum */
+    buffer[8] = again[8];               /* versions 3 and 4 are saved as 5, with another checksum */
     memcpy(buffer + times, again + times, sizeof t.lr_times);
     must(memcmp(buffer, again, bytes - 8u) == 0);
     for (k = 0; k < 300; k++)
