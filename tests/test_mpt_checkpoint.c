@@ -703,7 +703,7 @@ TEST(large_checkpoints)
     for (i = 3; i < 5; i++) {
         again[8] = (unsigned char)i;
         CHECK_EQ_I(mpt_state_load(&s, again, bytes), MPT_E_DATA);
-        store_sum(again, bytes, i == 3 ? bytes : RUN_BYTES);
+        store_sum(again, bytes, i == 3 ? bytes : (size_t)RUN_BYTES);
         memset(counter, 0, sizeof counter);
         CHECK_EQ_I(mpt_state_load(&s, again, bytes), MPT_OK);
         CHECK(!memcmp(counter, was, sizeof was));
