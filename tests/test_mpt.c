@@ -1155,6 +1155,28 @@ TEST(grad_get_unscales_and_clips)
     }
 }
 
+/* A loop that once left out an update is refused in every later step, until it does what the text says. */
+TEST(order_text_names_the_way_out)
+{
+    mpt_scaler s;
+    mpt_step   step = step_zero();
+    mpt_sgd    o = optimizer_make(0).sgd;
+    int        i;
+    layer_make(&la, 9, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    for (i = 0; i < 6; i++) {
+        (void)mpt_scaler_scale(&s, 1.0f);
+        CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), i % 5 ? MPT_E_ORDER : MPT_OK);
+        CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), i % 5 ? MPT_E_ORDER : MPT_OK);
+        if (i % 5)
+            CHECK(strstr(mpt_order_text(&s, &step), "to go on: mpt_scaler_update, and zero") != NULL);
+        if (i)
+            CHECK_EQ_I(mpt_scaler_update(&s), i % 5 ? MPT_E_ORDER : MPT_OK);
+        if (i == 4)
+            step = step_zero();
+    }
+}
+
 /* After a call out of order, mpt_order_text names the call that is due. */
 TEST(order_text_says_what_is_due)
 {
@@ -1849,6 +1871,7 @@ int main(int argc, char **argv)
     RUN_EXACT(one_call_equals_four);
     RUN(one_call_refuses);
     RUN_EXACT(grad_get_unscales_and_clips);
+    RUN(order_text_names_the_way_out);
     RUN(order_text_says_what_is_due);
     RUN(refused_step_is_told_by_the_next_update);
     RUN(lists_checked_one_by_one);
