@@ -27,7 +27,7 @@
  * promise the same bits: steps 3 and 4 stay correct but may differ in the last bit (the conversions of
  * mpt_half.h do not). Toward zero, up or down, what overflows may become FLT_MAX, and pass; where subnormals
  * are flushed (FTZ, DAZ), those of FP32, and mpt_roundoff's of FP64, count as 0. Where it uses fma in double
- * (mpt_shadow, mpt_axpy_publish_f64), libm's must round once.
+ * (mpt_shadow, mpt_axpy_publish_f64), libm's must round once; newlib's and MinGW's do not always.
  *
  * Contents (search for the mark):
  *   >>M1 configuration                                 >>M16 implementation: tensors
@@ -214,6 +214,7 @@ typedef struct mpt_tensors {
  *   param_format  in  format of the copies, or of the weights themselves; grad_format: of the gradients
  * For another storage, moments, seed or group (lr_times, no_decay ...) set list->model before you add a
  * tensor. list->needs starts as that of Adam: m and v.
+ * Passes take a tensor as a multiple of 256 elements: with tiny ones put biases behind their weights.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for a format.  Threads: any. */
 MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
                                     mpt_format param_format, mpt_format grad_format);
@@ -498,8 +499,7 @@ typedef struct mpt_scaler {
     uint64_t updates;           /* calls of mpt_scaler_update so far, refused ones too */
     uint64_t skipped;           /* updates with found_inf */
     uint64_t skipped_nan;       /* mpt: updates with a NaN and no Inf, where causes were recorded */
-    double   wide;              /* the scale, in dialects that keep it in double (mxnet: the next one); else a
-                                 * copy of `scale` */
+    double   wide;              /* the scale, in dialects that keep a double (mxnet: the next one) */
     int64_t  iteration;         /* deepspeed, fairseq, openseq2seq: their own count of steps; mpt: bad steps
                                  * since the base rate was learned */
     int64_t  last_bad;          /* `iteration` at the last bad step, -1 before; mpt: the mean number of bad
@@ -628,8 +628,7 @@ MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
 /* mpt_unscale -- mpt_check in one pass that also writes the unscaled gradients back, for optimizers of your
  * own. Each is rounded to its format, as the norm has it; one that overflows there is bad, too. If found_inf
  * is set, do not use them. Otherwise as mpt_check, with one more MPT_E_ARG: gradients of two tensors that
- * overlap would be divided twice. The test for that takes one pass if the list is in the order of its
- * addresses. */
+ * overlap would be divided twice. The test for that takes one pass if addresses rise along the list. */
 MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                mpt_tensor_report *report);
 
@@ -991,6 +990,7 @@ MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes);
 /* mpt_state_save -- write a run to a buffer: the same bytes on every machine, little-endian.
  *   buffer  out  [bytes]; must not overlap the state
  *   bytes   in   exactly what mpt_state_size said
+ * Where memory is short, save several states, each with some of the tensors.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for what mpt_state_load would refuse, such as an lr of NaN;
  * MPT_E_UNSUPPORTED; then nothing is written.  Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes);
@@ -1174,8 +1174,7 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes the next n bytes, however few, and returns 0, or
- * anything else to stop. Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and
- * Inf, CSV nothing. */
+ * anything else to stop. But for drawings the locale is ignored. NaN and Inf: JSON null, CSV nothing. */
 typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
@@ -1488,7 +1487,8 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 #ifndef MPT_NO_OPS
 /* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. A call of
  * mpt_dot or mpt_axpy takes some 8 ns, and from 256 elements on no longer than a vectorized loop of floats;
- * mpt_axpy_publish takes 2 or 3 times as long, mpt_row_update without a master 50 to 200 ns up to 128. */
+ * mpt_axpy_publish takes 2 or 3 times as long, mpt_row_update without a master 50 to 200 ns up to 128. For a
+ * squared distance subtract by mpt_axpy in floats, then mpt_dot the difference: a a - 2 a b + b b cancels. */
 
 /* mpt_dot -- the sum of a[i] * x[i].
  *   a, x  in  [n], aligned as elements are, each in its format: F32, F16 or BF16; convert rows in FP8 or in
@@ -1506,7 +1506,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.  Threads: any.
  *
  * mpt_dot_strided, mpt_axpy_strided -- the same, with a stride in bytes from each element to the next: for a
- * field of an array of structs, a column of a matrix.
+ * field of an array of structs (not packed ones: aligned, too), a column of a matrix.
  * Errors: MPT_E_ARG also if elements of y overlap each other or x, unless y is x. */
 MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n);
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
@@ -1576,8 +1576,7 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
  * All of them compute in FP32 and round once, when they store. A matrix of rows x cols is row-major and
  * dense. Each array is aligned as its elements require. They return MPT_OK, MPT_E_ARG (NULL with a size above
  * 0, more than an array can hold, or a result that overlaps what is read) or MPT_E_UNSUPPORTED (a format); on
- * an error nothing is written.
- * Threads: any, on different outputs. */
+ * an error nothing is written.  Threads: any, on different outputs. */
 
 /* The values are those of CBLAS, so that its enums can be cast. */
 typedef MPTI_ENUM(mpt_order) { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
@@ -1996,8 +1995,7 @@ MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_rang
 MPT_DEF mpt_graph_options mpt_graph_defaults(void);
 
 /* mpt_graph_check -- refuse a malformed graph: an input that reads nothing, an index or format out of range,
- * an edge between different formats, a node that feeds itself, a cycle without a merge, a NextIteration that
- * feeds anything but merges.
+ * an edge between formats, a node that feeds itself, a cycle without a merge, a NextIteration not to merges.
  * Returns: MPT_OK.  Errors: MPT_E_DATA with g->fault; MPT_E_ARG, MPT_E_MEMORY. */
 MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
 
@@ -4769,12 +4767,12 @@ typedef struct mpti_pass {
 } mpti_pass;
 
 /* Does an update in place of a tensor prefetch arrays, and store the 16-bit copy around the cache, as
- * conversions of 6 bytes an element do? With AVX2 and out of cache SGD with momentum then takes 0.7 of the
- * time, Lion 0.83, AdamW 0.94 (bench_step). The kernel for f16 must not meet traps. */
+ * conversions of 6 bytes an element do? Out of cache SGD then takes 0.7 of the time, Lion 0.83, AdamW 0.9
+ * (bench_step with AVX2, threads.c on a Xeon with AVX-512). The kernel for f16 must not meet traps. */
 static int mpti_is_large(const mpt_tensor *t)
 {
 #if MPTI_X86
-    return t->n > MPTI_AROUND_BYTES / 6u && mpti_path() == MPTI_PATH_AVX2 && mpti_no_traps();
+    return t->n > MPTI_AROUND_BYTES / 6u && mpti_path() >= MPTI_PATH_AVX2 && mpti_no_traps();
 #else
     return (void)t, 0;
 #endif
@@ -10408,8 +10406,8 @@ static void mpti_pass_reasons(mpti_amp *a, int any)
                           1u << MPT_WHY_GROUP_FP32 | 1u << MPT_WHY_KEPT;
     uint32_t       i;
     for (i = 0; i < a->g->type_count; i++) {
-        const uint32_t bits = a->bits[i], flags = a->g->nodes[a->g->types[i].node].flags, was = a->why[i];
-        const uint32_t why =
+        const uint32_t bits = a->bits[i], flags = a->g->nodes[a->g->types[i].node].flags;
+        const unsigned was = a->why[i], why =
             !(bits & MPTI_F32)                                  ? MPT_WHY_ALREADY
             : (bits & MPTI_LOW) || (said >> was & 1u)           ? was
             : flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)    ? MPT_WHY_KEPT

@@ -79,7 +79,7 @@
  *              body(context, i), where body is a void (*)(void *, size_t), once for each size_t i from 0 to
  *              count - 1, in any order, on any threads, and return (not throw) when all calls are done. If
  *              neither is defined, a call runs on the calling thread. The bits do not depend on threads.
- * No macro changes a struct or a prototype. -fsingle-precision-constant makes limits of formats wrong.
+ * No macro changes a struct or a prototype. Beside -ffreestanding write -fbuiltin, or each access is a call.
  * Stack in KB at -O2: functions of one value take below 1, arrays, blocks and text up to 12, in mpt.h rows 6,
  * optimizers 14, check and reports up to 20, LAMB, Adafactor 50, mpt_gemm 54, CBLAS 130; at -O0 up to 128. */
 #if defined(MPT_ONLY_CONVERSIONS) || defined(MPT_ONLY_TRAINING)
@@ -99,6 +99,7 @@
 #if defined(__SIZEOF_INT__) && __SIZEOF_INT__ < 4
 #error "mpt needs an int of 32 bits"
 #endif
+typedef char mpti_needs_double_constants[sizeof 1.0 == 8u ? 1 : -1];   /* no -fsingle-precision-constant */
 #ifndef MPT_SIMD
 #define MPT_SIMD 1
 #endif
@@ -224,7 +225,8 @@ typedef MPTI_ENUM(mpt_specials) {
 } mpt_specials;
 
 /* Types for the 16-bit and 8-bit formats: structs, so that the compiler refuses to mix formats. Their layout
- * is that of uint16_t or uint8_t, so arrays may be cast to uint16_t *, __half *, _Float16 * and back. */
+ * is that of uint16_t or uint8_t, so pointers may be cast to uint16_t * and back. __half * or _Float16 * may
+ * be cast for calls on arrays; in code of yours another type needs memcpy, or compilers reorder accesses. */
 typedef struct mpt_f16 { uint16_t bits; } mpt_f16;
 typedef struct mpt_bf16 { uint16_t bits; } mpt_bf16;
 typedef struct mpt_e4m3 { uint8_t bits; } mpt_e4m3;
@@ -259,7 +261,7 @@ MPT_DEF mpt_status mpt_format_find(const char *name, mpt_format *format);
  *   mantissa_bits  in   1..52 (0 for SCALE)
  *   bias           in   such that every value, even a subnormal of the format, is a normal double
  * Signed, except SCALE: for an unsigned one (R11G11B10) clamp numbers to 0 first, and clear the code's sign
- * bit, which -0 and NaN may have.
+ * bit, which -0 and NaN may have, and a packed neighbour's bit before mpt_decode_as.
  * Returns: MPT_OK.  Errors: MPT_E_ARG (*info is zeroed).  Threads: any. */
 MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials);
@@ -291,8 +293,7 @@ typedef MPTI_ENUM(mpt_overflow) {
     MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN
 } mpt_overflow;
 
-/* What a NaN becomes. KEEP: quiet, with sign (of an overflow, the number's) and upper payload. CANONICAL: the
- * format's nan_code. */
+/* What a NaN becomes. KEEP: quiet, with sign (an overflow's: the number's) and upper payload; or nan_code. */
 typedef MPTI_ENUM(mpt_nan_mode) { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
 
 /* When a result counts as tiny: after rounding as if the exponent were unbounded, as x86 and RISC-V do, or
@@ -492,7 +493,7 @@ MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64
  * Each element is converted as by the scalar function of the same name. In place: dst may be src if an
  * element of dst is no larger than an element of src; no other overlap is allowed. For pairs of formats
  * without such a function use mpt_convert_n, which is as fast. Below 64 elements a call takes as long as 20
- * to 35 scalar calls: for rows of a few elements, call the scalar functions.
+ * to 35 scalar calls, without vectors as 60 to 200: for a few elements, call the scalar functions.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, and for arrays that overlap (nothing is written).
  * Exact: the same bits on every path, NaN included.  Threads: any. */
 MPT_DEF mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n);
@@ -824,7 +825,7 @@ MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block);
  * emax is the exponent of the element format's largest number. The scale is clamped to the finite range of
  * its format; a block that is not all zeros gets at least the least scale above zero. FLOOR and ROUND clamp
  * elements, so that only CEIL keeps stochastic rounding unbiased. The error of bell-shaped numbers is least
- * with CEIL for E4M3 (by 1 to 2 decibels, of uniform ones by 6), with ROUND for E2M1. */
+ * with CEIL for E4M3 (by about 1 decibel; of uniform ones by 0 to 6), with ROUND for E2M1. */
 typedef MPTI_ENUM(mpt_block_scaling) {
     MPT_SCALE_DEFAULT, MPT_SCALE_FLOOR, MPT_SCALE_CEIL, MPT_SCALE_ROUND
 } mpt_block_scaling;
@@ -880,9 +881,9 @@ MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n,
 
 // >>H11 core: the formulas ------------------------------------------------------------------------
 /* Every formula of this header stands here once, for one element, for host and device. The vector code
- * (>>H12, >>H14, >>H15, >>H17) gives the same results; tests compare it with these functions, bit for bit.
- *
- * ---- bits ---- */
+ * (>>H12, >>H14, >>H15, >>H17) gives the same results; tests compare it with these functions, bit for bit. */
+
+/* ---- bits ---- */
 
 #define MPTI_ONE ((uint64_t)1)
 
@@ -4443,8 +4444,7 @@ static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
 }
 
 /* Round a float bit pattern below the limit to the format's nearest number, ties to even. `sig` has the
- * hidden bit 23, if there is one; more than 24 dropped bits leave 0. A carry out of the mantissa correctly
- * increments the exponent. */
+ * hidden bit 23, if there is one; more than 24 dropped bits leave 0. A carry increments the exponent. */
 static inline uint32_t mpti_quantize_f32(uint32_t u, const mpti_quantizer *q)
 {
     const uint32_t a = u & 0x7fffffffu, own = a >> 23 ? a >> 23 : 1u, sig = a - ((own - 1u) << 23);

@@ -280,6 +280,8 @@ for h in $headers; do
     refuse "MPT_STATIC after a first include, $h" 'define MPT_STATIC before' \
            $cc -I. -fsyntax-only "$out/late.c"
 done
+! have gcc || refuse "constants in single precision" mpti_needs_double_constants \
+                     gcc -I. -fsingle-precision-constant -fsyntax-only -x c mpt_half.h
 if [ -f mpt_cuda.h ]; then
     lines "$out/cuda.c" '#define MPT_CUDA_IMPLEMENTATION' '#include "mpt_cuda.h"'
     refuse "MPT_CUDA_IMPLEMENTATION in a C file" 'needs nvcc' $cc -I. -fsyntax-only "$out/cuda.c"

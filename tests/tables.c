@@ -87,8 +87,8 @@ static void idioms(void)
         mpt_f32_from_f16((mpt_f16){h}));
     SAY("`_cvtss_sh(x, _MM_FROUND_TO_ZERO)`; `o.rounding = MPT_RND_TOWARD_ZERO`",
         mpt_encode(MPT_F16, (double)x, &o, NULL));
-    SAY("`ggml_fp32_to_fp16_row(x, y, n)`", mpt_f16_from_f32_n((mpt_f16 *)y, row, n));
-    SAY("`ggml_fp16_to_fp32_row(x, y, n)`", mpt_f32_from_f16_n(row, (mpt_f16 *)y, n));
+    SAY("`ggml_fp32_to_fp16_row(row, y, n)`", mpt_f16_from_f32_n((mpt_f16 *)y, row, n));
+    SAY("`ggml_fp16_to_fp32_row(y, row, n)`", mpt_f32_from_f16_n(row, (mpt_f16 *)y, n));
     SAY("the upper half of a float as bf16 (truncated, where ours rounds)", mpt_bf16_from_f32(x).bits);
     SAY("`PyFloat_Pack2(d, p, 0)`: big-endian bytes",
         mpt_convert_bytes_n(MPT_F16, p, MPT_BIG_ENDIAN, MPT_F64, &d, MPT_NATIVE_ENDIAN, 1, NULL, NULL));
