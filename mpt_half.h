@@ -2502,28 +2502,6 @@ MPTI_IN_512 void mpti_bf16_out_512(unsigned char *p, const mpti_v16 *v, int how)
     MPTI_TIMES_2(mpti_bf16_32_out_512(p, v[0], v[1], how); p += 64, v += 2;)
 }
 
-/* Load or store four vectors of a training format: f32, f16 or bf16. */
-#define MPTI_TRAINING_LANES(target, vector, bits)                                                        \
-    target void mpti_any_in_##bits(vector *v, const unsigned char *p, mpt_format format)                 \
-    {                                                                                                    \
-        if (format == MPT_F32)                                                                           \
-            mpti_f32_in_##bits(v, p);                                                                    \
-        else if (format == MPT_F16)                                                                      \
-            mpti_f16_in_##bits(v, p);                                                                    \
-        else                                                                                             \
-            mpti_bf16_in_##bits(v, p);                                                                   \
-    }                                                                                                    \
-    target void mpti_any_out_##bits(unsigned char *p, const vector *v, mpt_format format)                \
-    {                                                                                                    \
-        if (format == MPT_F32) {                                                                         \
-            MPTI_TIMES_4(mpti_put_##bits(p, *v++, 0); p += sizeof *v;)                                   \
-        } else if (format == MPT_F16)                                                                    \
-            mpti_f16_out_##bits(p, v, 0);                                                                \
-        else                                                                                             \
-            mpti_bf16_out_##bits(p, v, 0);                                                               \
-    }
-MPTI_TRAINING_LANES(MPTI_IN_512, mpti_v16, 512)
-
 /* 32 floats to f16, toward zero, after bit 17 became the sticky bit of all bits below it. Bit 17 is too low
  * for an 8-bit format to keep, and high enough to survive where f16 is subnormal and FP8 may be a tie. */
 MPTI_IN_512 mpti_w32 mpti_sticky_halves_512(mpti_v16 a, mpti_v16 b)
@@ -2726,8 +2704,6 @@ MPTI_IN_256 void mpti_bf16_out_256(unsigned char *p, const mpti_v8 *v, int how)
 {
     MPTI_TIMES_2(mpti_put_256(p, mpti_bf16_mix_256(v[0], v[1]), how); p += 32, v += 2;)
 }
-
-MPTI_TRAINING_LANES(MPTI_IN_256, mpti_v8, 256)
 
 /* Makes NaNs quiet and clears their lower halves, so that mpti_bf16_round_256 keeps them NaNs. */
 MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)

@@ -100,6 +100,9 @@ static void adamw_placed(void)
         (void)mpt_tensors_init(&list, item, 1, MPT_F16, MPT_F16);
         (void)mpt_tensors_add(&list, "w", data.n - 4, NULL, NULL, data.w + 4, NULL, NULL);
         (void)mpt_tensors_place(&list, bench_array(list.bytes), list.bytes);
+        memcpy(item->grad, data.half, item->n * sizeof *data.half);
+        memcpy(item->m, data.m, item->n * sizeof *data.m);
+        memcpy(item->v, data.v, item->n * sizeof *data.v);
     }
     checked();
     (void)mpt_adamw_step(&adamw, &step, item, 1);
