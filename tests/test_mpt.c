@@ -912,6 +912,17 @@ TEST(norm_from_end_to_end)
         }
 }
 
+/* A check that writes, even the same bits, ends the program: these gradients lie in read-only memory. */
+TEST(a_check_only_reads)
+{
+    static const uint32_t grad[300] = {0x40400000u, 0xc0800000u};          /* 3 and -4 */
+    size_t                f;
+    for (f = 0; f < 3; f++) {
+        const mpt_tensor t = grad_of((void *)(uintptr_t)grad, formats[f], 300);
+        CHECK(checked(4.0f, &t, 1, 0).norm > 0.0);
+    }
+}
+
 /* ---- clip ---- */
 
 TEST(clip_factor)
@@ -1863,6 +1874,7 @@ int main(int argc, char **argv)
     RUN(norm_does_not_overflow);
     RUN(norm_in_other_rounding_modes);
     RUN_EXACT(norm_from_end_to_end);
+    RUN(a_check_only_reads);
     RUN(clip_factor);
     RUN(clip_factor_is_the_rounded_quotient);
     RUN(clip_of_a_bad_step_is_one);
