@@ -3970,7 +3970,7 @@ MPTI_AVX2_TARGET static void mpti_lanes_avx2(float *lane, unsigned char *g, mpt_
     size_t        j;
     for (j = 0; j < MPTI_TILE; j += 32, g += 32u * mpti_format_bytes(format)) {
         if (format == MPT_F32)
-            mpti_f32_in_256(v, g);
+            MPTI_EACH_4(q, v[q] = mpti_load_256(g + 32u * q);)
         else if (format == MPT_F16)
             mpti_f16_in_256(v, g);
         else

@@ -2412,24 +2412,13 @@ MPTI_IN_512 mpti_v16 mpti_sticky_512(mpti_v16 x, uint32_t bits, uint32_t bit)
     return x;
 }
 
-/* Load 64 elements at p as floats (with AVX2 32 elements): four vectors, each from `bytes` bytes. */
-#define MPTI_FOUR(place, V, name, one, bytes)                   \
-    place void name(V *v, const unsigned char *p)               \
-    {                                                           \
-        MPTI_TIMES_4(*v++ = one(p); p += (bytes);)              \
-    }
-MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_f32_in_512, mpti_load_512, 64)
-
 MPTI_IN_512 mpti_v16 mpti_f16_16_512(const unsigned char *p) { return mpti_floats_512(mpti_load_w16_512(p)); }
-MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_f16_in_512, mpti_f16_16_512, 32)
 
 MPTI_IN_512 mpti_v16 mpti_bf16_16_512(const unsigned char *p)
 {
     const mpti_v16 u = mpti_words_in_512(mpti_load_w16_512(p)) << 16;
     return mpti_unless_nan_512(u, u);
 }
-
-MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_bf16_in_512, mpti_bf16_16_512, 32)
 
 /* A vector of codes of E4M3 (if e4m3 is 1) or E5M2 as floats. An E5M2 code is the upper byte of an f16 code.
  * Without its sign, an E4M3 code is the upper bits of the f16 code of x / 2^8. Its NaN becomes f16's. */
@@ -2469,12 +2458,6 @@ MPTI_IN_512 mpti_w16 mpti_f64_odd_8_512(mpti_v16 x)
 
 #define MPTI_F64_16_512(eight, p) mpti_join_512(eight(mpti_load_512(p)), eight(mpti_load_512((p) + 64)))
 
-/* Store 64 floats at p. For f16 two stores of 32 bytes cost less than joining them for one of 64. */
-MPTI_IN_512 void mpti_f16_out_512(unsigned char *p, const mpti_v16 *v, int how)
-{
-    MPTI_TIMES_4(mpti_put_w16_512(p, mpti_halves_512(*v++), how); p += 32;)
-}
-
 /* The upper 16 bits of each lane of a, then of b. */
 MPTI_IN_512 mpti_v16 mpti_upper_halves_512(mpti_v16 a, mpti_v16 b)
 {
@@ -2495,11 +2478,6 @@ MPTI_IN_512 mpti_v16 mpti_bf16_round_512(mpti_v16 u)
 MPTI_IN_512 void mpti_bf16_32_out_512(unsigned char *p, mpti_v16 a, mpti_v16 b, int how)
 {
     mpti_put_512(p, mpti_upper_halves_512(mpti_bf16_round_512(a), mpti_bf16_round_512(b)), how);
-}
-
-MPTI_IN_512 void mpti_bf16_out_512(unsigned char *p, const mpti_v16 *v, int how)
-{
-    MPTI_TIMES_2(mpti_bf16_32_out_512(p, v[0], v[1], how); p += 64, v += 2;)
 }
 
 /* 32 floats to f16, toward zero, after bit 17 became the sticky bit of all bits below it. Bit 17 is too low
@@ -2623,8 +2601,11 @@ MPTI_IN_256 mpti_v8 mpti_f16_8_256(const unsigned char *p)
     return r;
 }
 
-MPTI_FOUR(MPTI_IN_256, mpti_v8, mpti_f32_in_256, mpti_load_256, 32)
-MPTI_FOUR(MPTI_IN_256, mpti_v8, mpti_f16_in_256, mpti_f16_8_256, 16)
+/* Load 32 elements at p as floats: four vectors. */
+MPTI_IN_256 void mpti_f16_in_256(mpti_v8 *v, const unsigned char *p)
+{
+    MPTI_EACH_4(q, v[q] = mpti_f16_8_256(p + 16 * q);)
+}
 
 MPTI_IN_256 mpti_v8 mpti_bf16_8_256(const unsigned char *p)
 {
