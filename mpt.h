@@ -3961,14 +3961,14 @@ static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size
 }
 
 #if MPTI_X86
-/* mpti_lanes_tile of a gradient. With `back` the products are written back, and the squares are of these. A loop
- * for each format: with tests inside it f16 took 1.2 times as long. */
+/* mpti_lanes_tile of a gradient. With `back` the products are written back, and the squares are of these. A
+ * loop for each format: with tests inside of one, f16 took 1.2 times as long. */
 MPTI_AVX2_TARGET static void mpti_lanes_avx2(float *lane, unsigned char *g, mpt_format format, float factor,
                                              int back)
 {
-    const mpti_v8        f = mpti_all_256(mpti_f32_bits(factor));
-    const float *const   end = lane + MPTI_TILE;
-    mpti_v8              v[4];
+    const mpti_v8      f = mpti_all_256(mpti_f32_bits(factor));
+    const float *const end = lane + MPTI_TILE;
+    mpti_v8            v[4];
 #define MPTI_LANES_BY(bytes, in, ...)                                                                     \
     for (; lane < end; lane += 32, g += 32 * (bytes)) {                                                   \
         MPTI_EACH_4(q, v[q] = mpti_mul_ps_256(in(g + 8 * (bytes) * q), f);)                               \
