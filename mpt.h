@@ -299,7 +299,9 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
 
 /* mpt_publish -- write the low-precision copies of a whole list from its masters. Call it after anything
  * other than a step of mpt or mpt_state_load has changed masters: weights from a file, first values, your own
- * optimizer, a test that sets them. Otherwise forward and backward go on with stale copies.
+ * optimizer, a test that sets them. Otherwise forward and backward go on with stale copies. To evaluate an
+ * average of weights, keep them by mpt_weights_get and set it by mpt_weights_set, and back: a second list
+ * with other masters would publish into the FP32 weights themselves, where they are their own copies.
  *   tensors  in   [count]; each needs its weight; one without a copy, or without a master, is left alone
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
  * Exact: nearest-even.  Threads: one caller per list. */
@@ -618,6 +620,8 @@ typedef struct mpt_tensor_report {
  * the same step before the update, also of another list. An error sets step->found_inf and makes
  * mpt_scaler_update refuse: whoever ignores the status skips the step, and is told by the update. As a step
  * after a refused check may be refused, too, a loop that goes on may be refused for good: then zero `step`.
+ * Two backward passes for one step (SAM) need a record each: step with the second, never with the first on
+ * its gradients; restore and publish the weights also where it was bad.
  * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
  * fixed tree: the norm is off by at most 2^-21 of itself (far less where gradients differ); no square
  * overflows or vanishes.  Parity: bit-exact host/device, for any number of threads, vector width or grid.
@@ -627,13 +631,14 @@ MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
 
 /* mpt_unscale -- mpt_check in one pass that also writes the unscaled gradients back, for optimizers of your
  * own. Each is rounded to its format, as the norm has it; one that overflows there is bad, too. If found_inf
- * is set, do not use them. Otherwise as mpt_check, with one more MPT_E_ARG: gradients of two tensors that
- * overlap would be divided twice. The test for that takes one pass if addresses rise along the list. */
+ * is set, do not use them; what you change later, no step checks. Otherwise as mpt_check, with one more
+ * MPT_E_ARG: gradients of two tensors that overlap would be divided twice. The test for that takes one pass
+ * if addresses rise along the list. */
 MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                mpt_tensor_report *report);
 
 /* mpt_steps_join -- make several records act as one: a bad one makes all skip, and each gets the norm over
- * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale per
+ * all of them; then mpt_clip each with one bound. For optimizers that must step together, or a scale for each
  * tensor: give each tensor its own scaler, list and record, and join the records after the checks. A scale
  * that is a power of two costs no rounding between the subnormals and the overflow of the gradient's format.
  *   steps  in/out  [count], each checked, not clipped or stepped yet, nor joined (a second join counts
@@ -673,9 +678,11 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
 /* mpt_accumulate -- dst.grad += src.grad, element by element, for k micro-batches in one step: run each
  * with the same scale (an update may change it: sums over several updates are for mpt_grad_get in FP32, or
  * need a scaler of their own), accumulate, then check, step and update once.
- * Fold 1/k into the loss. To leave out a bad micro-batch check it with a copy of the scaler and an mpt_step
- * of its own. FP32 accumulators lose least; in a 16-bit format each addition rounds, and a sum may overflow
- * where its terms did not, which the check finds.
+ * Fold 1/k into the loss, or each one's share. To leave out a bad micro-batch check it with a copy of the
+ * scaler and an mpt_step of its own. Gradients per sample (DP-SGD) are a step of the scaler each, or bad ones
+ * count as bad batches: scale, check, clip, mpt_grad_get into FP32 sums, update; then add noise, unscaled.
+ * FP32 accumulators lose least; in a 16-bit format each addition rounds, and a sum may overflow where its
+ * terms did not, which the check finds.
  *   dst  in/out  [count]; each needs grad
  *   src  in      [count]; the same sizes; formats may differ
  * Returns: MPT_OK.  Errors: MPT_E_ARG (also where a sum overlaps anything else), MPT_E_UNSUPPORTED; then
@@ -706,7 +713,8 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
 
 /* mpt_grad_get -- copy one tensor's gradient to FP32, unscaled and clipped, for an optimizer of your own.
  * After mpt_check 16-bit gradients still have all that the scale saved (mpt_unscale rounds the unscaled ones
- * to 16 bits), and the factor of mpt_clip cannot be forgotten.
+ * to 16 bits), and the factor of mpt_clip cannot be forgotten. To step by mpt what you made of it, which is
+ * unscaled, check it under a static scaler of 1.
  *   step  in   after the check, and after mpt_clip if you like
  *   t     in   needs grad
  *   dst   out  [n], not grad itself; zeros for a bad step, which your optimizer should skip

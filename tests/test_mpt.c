@@ -536,6 +536,37 @@ TEST(two_optimizers_share_a_scale)
     CHECK(s.scale == 512.0f && s.good_steps == 1 && s.skipped == 1);
 }
 
+/* SAM: up by a first gradient, then down by that at the place reached, from where it began; a bad second one
+ * moves nothing, and the copies are as before once they are published. */
+TEST(two_backward_passes_for_one_step)
+{
+    int bad;
+    for (bad = 0; bad < 2; bad++) {
+        mpt_scaler s = scaler_static(4.0f);
+        mpt_step   up = step_zero(), down = step_zero();
+        mpt_sgd    climb = {0.0f, 0.0f, 0.0f, 0u, 0.0f, MPT_STEP_MAXIMIZE | MPT_STEP_ZERO_GRADS, 0u};
+        mpt_sgd    sgd = {0.5f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
+        float      w[2] = {1.0f, 2.0f}, g[2] = {3.0f * 4.0f, 4.0f * 4.0f};
+        uint16_t   copy[2] = {0x3c00u, 0x4000u};
+        mpt_tensor t = grad_of(g, MPT_F32, 2);
+        t.master = w, t.param = copy, t.param_format = MPT_F16;
+        CHECK_EQ_I(mpt_check(&s, &up, &t, 1, NULL), MPT_OK);
+        climb.lr = 1.25f / (float)up.norm;
+        CHECK_EQ_I(mpt_sgd_step(&climb, &up, &t, 1), MPT_OK);
+        CHECK(w[0] == 1.75f && w[1] == 3.0f && copy[0] == 0x3f00u && copy[1] == 0x4200u && g[0] == 0.0f);
+        g[0] = mpt_scaler_scale(&s, w[0]);          /* the gradient of half the square of w */
+        g[1] = bad ? mpti_f32_make(BITS_INF) : mpt_scaler_scale(&s, w[1]);
+        CHECK_EQ_I(mpt_check(&s, &down, &t, 1, NULL), MPT_OK);
+        w[0] = 1.0f, w[1] = 2.0f;
+        CHECK_EQ_I(mpt_sgd_step(&sgd, &down, &t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_publish(&t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+        CHECK(w[0] == (bad ? 1.0f : 0.125f) && w[1] == (bad ? 2.0f : 0.5f));
+        CHECK(copy[0] == (bad ? 0x3c00u : 0x3000u) && copy[1] == (bad ? 0x4000u : 0x3800u));
+        CHECK_EQ_U(s.skipped, bad);
+    }
+}
+
 /* Another list than the checked one is refused, if it has a size of its own; a part of it is not. */
 TEST(a_step_knows_the_sizes_it_checked)
 {
@@ -1858,6 +1889,7 @@ int main(int argc, char **argv)
     RUN(validate_names_the_first_fault);
     RUN(null_with_size_zero);
     RUN(two_optimizers_share_a_scale);
+    RUN(two_backward_passes_for_one_step);
     RUN(a_step_knows_the_sizes_it_checked);
     RUN(record_is_merged);
     RUN(found_inf_anywhere);
