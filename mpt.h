@@ -3990,7 +3990,10 @@ MPTI_AVX2_TARGET static void mpti_lanes_avx2(float *lane, unsigned char *g, mpt_
     if (format == MPT_F32) {
         MPTI_LANES_BY(4, mpti_load_256, MPTI_EACH_4(q, mpti_put_256(g + 32 * q, v[q], 0);))
     } else if (format == MPT_F16) {
-        MPTI_LANES_BY(2, mpti_f16_8_256, mpti_f16_out_256(g, v, 0); mpti_f16_in_256(v, g);)
+        mpti_w8 h;
+        MPTI_LANES_BY(2, mpti_f16_8_256,
+                      MPTI_EACH_4(q, h = mpti_halves_256(v[q]); mpti_put_w8(g + 16 * q, h, 0);
+                                  v[q] = mpti_floats_256(h);))
     } else {        /* in order, as mpti_bf16_in_256 is not */
         MPTI_LANES_BY(2, mpti_bf16_8_256,
                       MPTI_EACH_4(q, v[q] = mpti_bf16_round_256(v[q]);)
