@@ -501,7 +501,8 @@ typedef struct mpt_scaler {
     uint64_t updates;           /* calls of mpt_scaler_update so far, refused ones too */
     uint64_t skipped;           /* updates with found_inf */
     uint64_t skipped_nan;       /* mpt: updates with a NaN and no Inf, where causes were recorded */
-    double   wide;              /* the scale, in dialects that keep a double (mxnet: the next one) */
+    double   wide;              /* the scale, in dialects that keep it in double (mxnet: the next one); else a
+                                 * copy of `scale` */
     int64_t  iteration;         /* deepspeed, fairseq, openseq2seq: their own count of steps; mpt: bad steps
                                  * since the base rate was learned */
     int64_t  last_bad;          /* `iteration` at the last bad step, -1 before; mpt: the mean number of bad
@@ -1182,7 +1183,8 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes the next n bytes, however few, and returns 0, or
- * anything else to stop. But for drawings the locale is ignored. NaN and Inf: JSON null, CSV nothing. */
+ * anything else to stop. Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and
+ * Inf, CSV nothing. */
 typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
@@ -2003,7 +2005,8 @@ MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_rang
 MPT_DEF mpt_graph_options mpt_graph_defaults(void);
 
 /* mpt_graph_check -- refuse a malformed graph: an input that reads nothing, an index or format out of range,
- * an edge between formats, a node that feeds itself, a cycle without a merge, a NextIteration not to merges.
+ * an edge between different formats, a node that feeds itself, a cycle without a merge, a NextIteration that
+ * feeds anything but merges.
  * Returns: MPT_OK.  Errors: MPT_E_DATA with g->fault; MPT_E_ARG, MPT_E_MEMORY. */
 MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
 
@@ -4110,8 +4113,7 @@ static void mpti_check_beside(void *context, const mpti_piece *piece)
         if (mpti_check_chunk_fast(c, piece->t, first, n, sum))
             continue;
         *sum = mpti_check_chunk(c, piece->t, MPTI_PARTS == 1 ? &piece->tensor : NULL, first, n);
-        if (MPTI_PARTS > 1 && c->write_back && !mpti_writes_ahead(c) &&
-            mpti_f64_is_finite(*sum))
+        if (MPTI_PARTS > 1 && c->write_back && !mpti_writes_ahead(c) && mpti_f64_is_finite(*sum))
             mpti_grads_scale(piece->t, first, n, c->factor);
     }
 }

@@ -293,7 +293,8 @@ typedef MPTI_ENUM(mpt_overflow) {
     MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN
 } mpt_overflow;
 
-/* What a NaN becomes: quiet, with sign (an overflow's: the number's) and upper payload; or the nan_code. */
+/* What a NaN becomes. KEEP: quiet, with sign (of an overflow, the number's) and upper payload. CANONICAL: the
+ * format's nan_code. */
 typedef MPTI_ENUM(mpt_nan_mode) { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
 
 /* When a result counts as tiny: after rounding as if the exponent were unbounded, as x86 and RISC-V do, or
