@@ -2875,16 +2875,17 @@ MPTI_UNUSED static void mpti_run_few(const mpti_job *j, size_t i, size_t n)
 {
     unsigned char in[3][MPTI_GROUP * MPTI_ELEMENT_MAX] MPTI_ALIGNED;
     unsigned char out[MPTI_GROUP * MPTI_ELEMENT_MAX] MPTI_ALIGNED;
-    mpti_job      few = *j;
-    int           k;
-    for (k = 0; k < 3; k++)
+    const unsigned char *from[3];
+    int                  k;
+    for (k = 0; k < 3; k++) {
+        from[k] = j->from[k];
         if (j->in[k]) {
-            memcpy(in[k], j->from[k] + i * j->in[k], n * j->in[k]);
+            memcpy(in[k], from[k] + i * j->in[k], n * j->in[k]);
             memset(in[k] + n * j->in[k], 0, (MPTI_GROUP - n) * j->in[k]);
-            few.from[k] = in[k];
+            from[k] = in[k];
         }
-    few.to = out;
-    mpti_run_groups(&few, 0, 1, j->how);
+    }
+    j->kernel(out, from[0], from[1], from[2], 1, j->how);
     memcpy(j->to + i * j->out, out, n * j->out);
 }
 
