@@ -1685,7 +1685,8 @@ typedef MPTI_ENUM(mpt_rule) { MPT_RULES(MPTI_ID) MPT_RULE_COUNT } mpt_rule;
  * MPT_POLICIES); list in a graph rewrite (>>M14: allow, infer, deny, clear, or none); source; names. Sources:
  * PT PyTorch 2.15's autocast lists (ATen/autocast_mode.h, and its CPU lists), TF TensorFlow's AMP lists
  * (grappler/optimizers/auto_mixed_precision_lists.h), MP Micikevicius et al. 2018, section 3.
- * "output" is the last layer whatever its kind, "loss" any loss without a row of its own. */
+ * "output" is the last layer whatever its kind, "loss" any loss without a row of its own. An op that the
+ * graph makes low reads and writes low; norms, softmax and sums must compute in FP32 inside. */
 #define MPT_OPS(X)                                                                                        \
     X(LOW, LOW, ALLOW, "PT TF", "matmul batch_matmul einsum conv2d conv3d")                               \
     X(LOW, LOW, ALLOW, "PT", "mm bmm addmm addbmm baddbmm linear chain_matmul linalg_multi_dot "          \
@@ -1844,7 +1845,8 @@ typedef struct mpt_list_row {
 /* The op has no low-precision kernel for this type; but lists of tensors follow, as in TensorFlow. */
 #define MPT_TYPE_FIXED    1u
 
-/* A node. Its types, and their ports, are chains of indices. Read any field, but write none. */
+/* A node. Its types, and their ports, are chains of indices. Read any field; before a rewrite you may set
+ * `flags` and `device`, a type's `flags` and `format` and an output's `range`, but no other. */
 typedef struct mpt_graph_node {
     const char *name, *op;
     const char *device;         /* NULL: any device */
@@ -1911,7 +1913,7 @@ typedef struct mpt_graph {
     X(MPT_WHY_ALLOW,      "its op is on the allow list")                                           \
     X(MPT_WHY_BETWEEN,    "it lies between allow ops")                                             \
     X(MPT_WHY_FOLLOWS,    "it follows a low op, and no deny op feeds it")                          \
-    X(MPT_WHY_CLEAR,      "clear ops join it to an allow op")                                      \
+    X(MPT_WHY_CLEAR,      "clear ops join it to a low op")                                         \
     X(MPT_WHY_GROUP_LOW,  "a type that it must match is low")                                      \
     X(MPT_WHY_CAST_LOW,   "it is a cast that only low ops read")                                   \
     X(MPT_WHY_CUT_LOW,    "low moves the fewest bytes through casts")                              \
@@ -1928,7 +1930,7 @@ typedef struct mpt_graph {
     X(MPT_WHY_VARIABLE,   "it reads a variable")                                                   \
     X(MPT_WHY_UNLISTED,   "no list names its op")                                                  \
     X(MPT_WHY_INFER,      "it is on the infer list, not between allow ops, nor after low ones")    \
-    X(MPT_WHY_APART,      "it is on the clear list and no clear ops join it to an allow op")       \
+    X(MPT_WHY_APART,      "it is on the clear list and no clear ops join it to a low op")          \
     X(MPT_WHY_CUT_FP32,   "FP32 moves no more bytes through casts")                                \
     X(MPT_WHY_NOTHING,    "the graph has no allow op")
 
@@ -1989,8 +1991,9 @@ MPT_DEF mpt_status mpt_graph_connect(mpt_graph *g, uint32_t input, uint32_t sour
 MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, const uint32_t *sources,
                                 size_t count, uint64_t elements, uint32_t *output);
 
-/* mpt_graph_group -- make two types have one format, such as the ends of a queue. (The rewrite finds what
- * belongs to a list of tensors by its handles, and loops by their merges.) */
+/* mpt_graph_group -- make two types have one format, such as the ends of a queue: FP32 if one of them must
+ * be, else low if one of them is, whatever list the other is on. (The rewrite finds what belongs to a list of
+ * tensors by its handles, and loops by their merges.) */
 MPT_DEF mpt_status mpt_graph_group(mpt_graph *g, uint32_t type, uint32_t other);
 
 #ifndef MPT_NO_REPORTS
@@ -2016,10 +2019,11 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
  *   summary  out  may be NULL
  * A second rewrite with the same options changes nothing; none undoes an earlier one. To change options, or
  * to add nodes, build the graph anew.
- * Three differences from TensorFlow's pass: (1) loops are repaired until nothing changes; TensorFlow does one
+ * Differences from TensorFlow's pass: (1) loops are repaired until nothing changes; TensorFlow does one
  * round, which may leave an edge with two formats if loops feed each other; (2) MPT_TYPE_FIXED says whether
  * an op has a kernel; TensorFlow asks its registry; (3) FusedBatchNorm and its gradient become V2 by their
- * name alone. V2 keeps its statistics in FP32: give those ports a type of their own.
+ * name alone. V2 keeps its statistics in FP32: give those ports a type of their own; (4) a Cast and a
+ * NextIteration that are fetched, stateful, fixed or on another device stay FP32, as all other ops do.
  * Returns: MPT_OK, also if there is nothing to do.  Errors: MPT_E_DATA (mpt_graph_check; an op in two lists)
  * with g->fault; MPT_E_ARG; MPT_E_UNSUPPORTED (low); MPT_E_MEMORY. On an error the graph is as before.
  * Cost: tensorflow is linear in nodes and edges; min_cut adds a maximum flow (Dinic), near linear on the
@@ -2032,9 +2036,9 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *o, m
 /* mpt_graph_is_low -- whether a rewrite made this type low. */
 MPT_DEF int mpt_graph_is_low(const mpt_graph *g, uint32_t type);
 
-/* mpt_graph_explain -- write "NAME (OP): low, because ...", with the path to the op that decided, cut to fit.
- * Of a long path it names the six nodes nearest to this one and the deciding op, with "..." between them, so
- * that the cost does not grow with the path.
+/* mpt_graph_explain -- write "NAME (OP): low, because ..." (NAME/TYPE if the node has several types), with
+ * the path to the op that decided, cut to fit. Of a long path it names the six nodes nearest to this one and
+ * the deciding op, with "..." between them, so that the cost does not grow with the path.
  * Returns: the length of the whole text without the final 0; 0 for NULL or an unknown type. */
 MPT_DEF size_t mpt_graph_explain(const mpt_graph *g, uint32_t type, char *buf, size_t cap);
 
@@ -10262,7 +10266,7 @@ static void mpti_pass_groups(mpti_amp *a)
         if ((by = decides[mpti_root(a->group, 1, i)]) != MPT_GRAPH_NONE) {
             const unsigned denied = a->bits[by] & MPTI_DENIED;
             if (denied)
-                a->bits[i] &= ~MPTI_LOW;
+                a->bits[i] &= ~(MPTI_LOW | MPTI_ROOT);
             if (!(a->bits[i] & (denied ? MPTI_DENIED : MPTI_LOW)))
                 mpti_paint(a, i, denied ? MPTI_DENIED : MPTI_LOW,
                            denied ? MPT_WHY_GROUP_FP32 : MPT_WHY_GROUP_LOW, by);
@@ -10306,7 +10310,8 @@ static int mpti_pass_loops(mpti_amp *a)
     uint32_t         i, in;
     int              changed = 0;
     MPTI_FOR_BITS(i, MPTI_IS(NEXT) | MPTI_F32, 0u) {
-        uint32_t fp32 = a->bits[i] & MPTI_DENIED ? i : MPT_GRAPH_NONE, reader = MPT_GRAPH_NONE;
+        uint32_t fp32 = (a->bits[i] & (MPTI_ABLE | MPTI_DENIED)) != MPTI_ABLE ? i : MPT_GRAPH_NONE;
+        uint32_t reader = MPT_GRAPH_NONE;
         MPTI_FOR_ALL_READERS(in, i) {
             reader = g->inputs[in].type;
             fp32 = a->bits[reader] & MPTI_LOW ? fp32 : reader;
@@ -10325,12 +10330,12 @@ static int mpti_pass_loops(mpti_amp *a)
     return changed;
 }
 
-/* A cast to FP32 that only low ops read becomes a cast to the low format. */
+/* A cast to FP32 that only low ops read becomes a cast to the low format, unless a group decides. */
 static void mpti_pass_casts(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
     uint32_t         i, in, reader = MPT_GRAPH_NONE;
-    MPTI_FOR_BITS(i, MPTI_IS(CAST), MPTI_HELD | MPTI_LOW) {
+    MPTI_FOR_BITS(i, MPTI_IS(CAST) | MPTI_ABLE, MPTI_HELD | MPTI_LOW | MPTI_GROUPED) {
         MPTI_FOR_ALL_READERS(in, i) {
             reader = g->inputs[in].type;
             if (!(a->bits[reader] & MPTI_LOW))
@@ -10452,8 +10457,9 @@ static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
     MPTI_FOR_BITS(i, MPTI_F32, 0u) {
         const unsigned bits = a->bits[i];
         const int      inner = (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER;
+        const int      cast = (bits & (MPTI_IS(CAST) | MPTI_ABLE)) == (MPTI_IS(CAST) | MPTI_ABLE);
         s = &group[mpti_root(a->group, 1, i)];
-        if (!(bits & MPTI_LOW) && ((bits & MPTI_DENIED) || !(inner || (bits & MPTI_IS(CAST)))))
+        if (!(bits & MPTI_LOW) && ((bits & MPTI_DENIED) || !(inner || cast)))
             *s = MPTI_FLOW_T;
         else if ((bits & MPTI_LOW) && (bits & MPTI_ON(MPT_LIST_ALLOW)) && *s != MPTI_FLOW_T)
             *s = MPTI_FLOW_S;

@@ -412,29 +412,73 @@ TEST(step_loops)
     expect(&g, "m", 1, MPT_WHY_ALLOW);
 }
 
+/* A graph with a Cast to FP32 that only MatMuls read. Returns: how many nodes it has. */
+static uint32_t graph_of_cast(mpt_graph *g)
+{
+    uint32_t node, src, dst, out;
+    begin(g);
+    CHECK_EQ_I(mpt_graph_node_add(g, "bytes", "Placeholder", NULL, 0u, &node), MPT_OK);
+    CHECK_EQ_I(mpt_graph_type_add(g, node, "T", MPT_TYPE_OTHER, 0u, &src), MPT_OK);
+    CHECK_EQ_I(mpt_graph_output_add(g, src, 100, &out), MPT_OK);
+    CHECK_EQ_I(mpt_graph_node_add(g, "c", "Cast", NULL, 0u, &node), MPT_OK);
+    CHECK_EQ_I(mpt_graph_type_add(g, node, "DstT", (int32_t)MPT_F32, 0u, &dst), MPT_OK);
+    CHECK_EQ_I(mpt_graph_type_add(g, node, "SrcT", MPT_TYPE_OTHER, 0u, &src), MPT_OK);
+    CHECK_EQ_I(mpt_graph_input_add(g, src, out, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_graph_output_add(g, dst, 100, NULL), MPT_OK);
+    add(g, "m", "MatMul", "c", NULL);
+    add(g, "m2", "MatMul", "c", "m");
+    return g->node_count;
+}
+
 TEST(step_casts)
 {
     mpt_graph         g;
     mpt_graph_options o = tf();
-    uint32_t          node, src, dst, out, casts;
-    begin(&g);
-    CHECK_EQ_I(mpt_graph_node_add(&g, "bytes", "Placeholder", NULL, 0u, &node), MPT_OK);
-    CHECK_EQ_I(mpt_graph_type_add(&g, node, "T", MPT_TYPE_OTHER, 0u, &src), MPT_OK);
-    CHECK_EQ_I(mpt_graph_output_add(&g, src, 100, &out), MPT_OK);
-    CHECK_EQ_I(mpt_graph_node_add(&g, "c", "Cast", NULL, 0u, &node), MPT_OK);
-    CHECK_EQ_I(mpt_graph_type_add(&g, node, "DstT", (int32_t)MPT_F32, 0u, &dst), MPT_OK);
-    CHECK_EQ_I(mpt_graph_type_add(&g, node, "SrcT", MPT_TYPE_OTHER, 0u, &src), MPT_OK);
-    CHECK_EQ_I(mpt_graph_input_add(&g, src, out, NULL), MPT_OK);
-    CHECK_EQ_I(mpt_graph_output_add(&g, dst, 100, NULL), MPT_OK);
-    add(&g, "m", "MatMul", "c", NULL);
-    add(&g, "m2", "MatMul", "c", "m");
-    casts = g.node_count;
+    const uint32_t    nodes = graph_of_cast(&g);
     (void)rewrite(&g, &o);
     expect(&g, "c", 1, MPT_WHY_CAST_LOW);
-    CHECK_EQ_U(g.node_count, casts);            /* no cast added after this Cast */
+    CHECK_EQ_U(g.node_count, nodes);            /* no cast added after this Cast */
     add(&g, "out", "Exp", "m2", NULL);          /* F16 feeds FP32: refused */
     CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_DATA);
     CHECK_EQ_S(g.fault.node, "out");
+}
+
+/* What must keep its format does so even if it is a Cast or a NextIteration, of which no list decides. */
+TEST(casts_and_loops_that_are_kept)
+{
+    static const mpt_graph_why why[] = {MPT_WHY_KEPT, MPT_WHY_KEPT, MPT_WHY_DEVICE, MPT_WHY_NO_KERNEL,
+                                        MPT_WHY_GROUP_FP32};
+    mpt_graph                  g;
+    mpt_graph_options          o = tf();
+    uint32_t                   kept;
+    int                        i;
+    o.device = "gpu";
+    for (i = 0; i < 20; i++) {
+        const int way = i % 5, loop = i / 5 % 2;
+        o.mode = i < 10 ? MPT_GRAPH_TENSORFLOW : MPT_GRAPH_MIN_CUT;
+        if (loop) {
+            begin(&g);
+            add(&g, "x", "Placeholder", NULL, NULL);
+            add(&g, "merge", "Merge", "x", "later");
+            add(&g, "m", "MatMul", "merge", NULL);
+            add(&g, "c", "NextIteration", "m", NULL);
+            back(&g, "merge", "c");
+        } else
+            (void)graph_of_cast(&g);
+        kept = node_named(&g, "c");
+        g.nodes[kept].flags = way == 0 ? MPT_NODE_FETCHED : way == 1 ? MPT_NODE_STATEFUL : 0u;
+        g.nodes[kept].device = way == 2 ? "/cpu:0" : NULL;
+        g.types[g.nodes[kept].first_type].flags = way == 3 ? MPT_TYPE_FIXED : 0u;
+        add(&g, "y", "Placeholder", NULL, NULL);
+        add(&g, "z", "Exp", "y", NULL);
+        if (way == 4)
+            CHECK_EQ_I(mpt_graph_group(&g, g.nodes[kept].first_type, type_of(&g, "z")), MPT_OK);
+        (void)rewrite(&g, &o);
+        expect(&g, "c", 0, way == 3 && !loop ? MPT_WHY_UNLISTED : why[way]);
+        expect(&g, "m", 1, MPT_WHY_ALLOW);
+        if (loop)
+            expect(&g, "merge", 0, MPT_WHY_GROUP_FP32);
+    }
 }
 
 /* A TensorList: what is pushed is popped, so deny and low pass through it, and its ops have one format. */
@@ -545,7 +589,7 @@ TEST(step_groups)
     expect(&g, "b", 1, MPT_WHY_GROUP_LOW);
     expect(&g, "c", 0, MPT_WHY_GROUP_FP32);
     expect(&g, "d", 0, MPT_WHY_KEPT);
-    CHECK_EQ_I(g.types[type_of(&g, "e")].format, MPT_F32);
+    expect(&g, "e", 0, MPT_WHY_GROUP_FP32);
     expect(&g, "f", 0, MPT_WHY_DENY);
     CHECK_EQ_I(mpt_graph_group(&g, 0, g.type_count), MPT_E_ARG);
     CHECK_EQ_I(mpt_graph_group(&g, g.type_count, 0), MPT_E_ARG);
@@ -1147,7 +1191,7 @@ static int ref_paint(painter *p, const mpt_graph *g, const mpt_graph_options *o)
         match(p, in[i]);
     while (again)                               /* NextIteration and its merges */
         for (again = 0, t = 0; t < p->n; t++) {
-            int fp32 = 0, merges = 0;
+            int fp32 = !p->process[t] || !p->low_kernel[t], merges = 0;
             if (strcmp(op_of(g, t), "NextIteration"))
                 continue;
             for (u = 0; u < p->n; u++)
@@ -1812,6 +1856,7 @@ int main(int argc, char **argv)
     RUN(step_kernels_and_types);
     RUN(step_loops);
     RUN(step_casts);
+    RUN(casts_and_loops_that_are_kept);
     RUN(step_lists);
     RUN(step_groups);
     RUN(ranges);
