@@ -9337,8 +9337,9 @@ static const struct mpti_op_row {
 #define MPTI_TF_OP(cuda, bf16, names) \
     {MPTI_TF_##cuda, MPTI_TF_##bf16, {0, MPTI_ON(MPT_LIST_##cuda), MPTI_ON(MPT_LIST_##bf16)}, "TF", names},
     MPTI_TF_LISTS(MPTI_TF_OP)
-#define MPTI_KIND_OP(kind, names) \
-    {MPT_RULE_COUNT, MPT_RULE_COUNT, {MPTI_IS(kind), MPTI_IS(kind), MPTI_IS(kind)}, NULL, names},
+#define MPTI_KIND_OP(kind, names)                                                                  \
+    {MPT_RULE_COUNT, MPT_RULE_COUNT, {1u << MPTI_OP_##kind, 1u << MPTI_OP_##kind, 1u << MPTI_OP_##kind}, \
+     NULL, names},      /* not by MPTI_IS: windows.h defines CONST */
     MPTI_OP_KINDS(MPTI_KIND_OP)
 };
 #define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])

@@ -100,6 +100,10 @@ compiles() {
     done
 }
 every='use_half use_mpt use_cuda static_used static_unused'
+cat mpt_half.h mpt.h | ${CC:-cc} -fpreprocessed -dD -E -P -x c - 2> "$out/words.log" |
+    grep -oE '"([^"\\]|\\.)*"|\b[A-Z][A-Z0-9_]*\b' | grep -vE '"|^MPTI?_|^(NULL|FILE)$' | sort -u |
+    sed 's/.*/#define & (0 + 1)/' > "$out/words.h"
+check "the headers use words in capitals: CONST ..." grep -q CONST "$out/words.h"
 for c in gcc clang; do
     have $c || { skip "$c is not installed"; continue; }
     case $c in gcc) all=-O2 some='-O1 -S' ;; *) all=-fsyntax-only some=$all ;; esac
@@ -113,13 +117,14 @@ for c in gcc clang; do
     files=impl      compiles $c -std=c99 -fsyntax-only $strict \
                              '-DMPT_DEF=__attribute__((visibility("default"))) extern'
     files=hostile   compiles $c -std=c99 -fsyntax-only $strict
+    files=hostile   compiles $c -std=c99 -fsyntax-only -include "$out/words.h"
 done
 for c in g++ clang++; do
     have $c || { skip "$c is not installed"; continue; }
     files="$every impl_late" compiles $c -x c++ -std=c++11 -fsyntax-only $common
     files='static_unused use_cuda' compiles $c -x c++ -std=c++20 $common
     for std in c++14 c++17 c++20; do files=impl compiles $c -x c++ -std=$std -fsyntax-only $common; done
-    files=hostile   compiles $c -x c++ -std=c++17 -fsyntax-only $common
+    files=hostile   compiles $c -x c++ -std=c++17 -fsyntax-only -include "$out/words.h" $common
 done
 
 # Each header with its implementation in one file. run_matrix.sh compiles it with -Ofast.

@@ -1667,6 +1667,15 @@ TEST(simd_name)
 #endif
 }
 
+TEST(raised_flags_are_added)
+{
+    unsigned flags = MPT_FLAG_DIVBYZERO;
+    CHECK_EQ_U(mpt_encode_i64(MPT_F16, 3, NULL, &flags), 0x4200);
+    CHECK_EQ_U(flags, MPT_FLAG_DIVBYZERO);
+    CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0x3c00, 32, NULL, &flags), 1);
+    CHECK_EQ_U(flags, MPT_FLAG_DIVBYZERO);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1719,5 +1728,6 @@ int main(int argc, char **argv)
     RUN(pairs_in_place);
     RUN(pairs_bad_arguments);
     RUN(simd_name);
+    RUN(raised_flags_are_added);
     return mt_end();
 }

@@ -709,6 +709,24 @@ TEST(inexact_elements)
     }
 }
 
+/* Each element takes its own word: 65520 stays finite with the first, and overflows with the second. */
+TEST(checked_with_words_of_ones_own)
+{
+    const uint32_t words[2] = {0xffffffffu, 0u};
+    const float    x[2] = {1.0f, 65520.0f};
+    mpt_f16        h[2];
+    mpt_opts       o;
+    size_t         bad = 9;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    o.randoms = words;
+    CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, h, MPT_F32, x, 2, &o, &bad), MPT_E_RANGE);
+    CHECK_EQ_U(bad, 1);
+    CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, h, (mpt_byte_order)9, MPT_F32, x, MPT_NATIVE_ENDIAN, 0, NULL,
+                                   NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_stochastic_n(MPT_F32, h, x, 0, &o), MPT_E_UNSUPPORTED);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -729,5 +747,6 @@ int main(int argc, char **argv)
     RUN(quantize_described);
     RUN(checked_conversion);
     RUN(inexact_elements);
+    RUN(checked_with_words_of_ones_own);
     return mt_end();
 }

@@ -430,7 +430,9 @@ TEST(block_tensor_scale)
     CHECK_EQ_U(f32_bits(s), 1u);
     CHECK_EQ_I(mpt_block_tensor_scale(MPT_MXFP4, x, 1u, &s), MPT_OK);
     CHECK_EQ_U(f32_bits(s), 0x3f800000u);
+    s = 7.0f;
     CHECK_EQ_I(mpt_block_tensor_scale(MPT_BLOCK_COUNT, x, 1u, &s), MPT_E_ARG);
+    CHECK(s == 7.0f);                   /* nothing is written on an error */
     CHECK_EQ_I(mpt_block_tensor_scale(MPT_NVFP4, NULL, 1u, &s), MPT_E_ARG);
     CHECK_EQ_I(mpt_block_tensor_scale(MPT_NVFP4, x, 1u, NULL), MPT_E_ARG);
     for (pass = 0; pass < 2000; pass++) {           /* no other float s brings 2688 * s nearer to amax */

@@ -1867,6 +1867,50 @@ TEST(range_print_refusals)
     CHECK_EQ_I(mpt_range_write(&zeroed, MPT_STYLE_DRAWING, "t", mpt_writer_file(stdout)), MPT_E_ARG);
 }
 
+/* A record used again keeps nothing of the step before; lists that differ in length are not added; a bad
+ * step's gradients are all zero; a join that is refused changes no record. */
+TEST(records_and_lists_of_two_lengths)
+{
+    enum { N = 20000 };
+    static float g[N], out[N];
+    float        one[1] = {1.0f}, two[2] = {1.0f, 2.0f};
+    mpt_tensor   t = mpt_tensor_grad_f32("t", g, N), small = mpt_tensor_grad_f32("one", one, 1);
+    mpt_tensor   large = mpt_tensor_grad_f32("two", two, 2);
+    mpt_scaler   s, other;
+    mpt_step     step[3];
+    mpt_tensors  list;
+    mpt_tensor   item[1];
+    size_t       i;
+    memset(step, 0, sizeof step);
+    for (i = 0; i < N; i++)
+        g[i] = out[i] = 7.0f;
+    g[5] = mpti_f32_make(0x7f800000u);
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_init(&other, NULL), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    (void)mpt_scaler_scale(&other, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step[0], &t, 1, NULL), MPT_OK);
+    CHECK_EQ_U(step[0].bad_index, 5);
+    CHECK_EQ_I(mpt_grad_get(&step[0], &t, g + 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_grad_get(&step[0], &t, out), MPT_OK);
+    for (i = 0; i < N && mpti_f32_bits(out[i]) == 0u; i++)
+        ;
+    CHECK_EQ_U(i, N);
+    CHECK_EQ_I(mpt_check(&other, &step[1], &small, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_steps_join(step, 3), MPT_E_ORDER);   /* bad, good, not checked */
+    CHECK_EQ_U(step[1].found_inf, 0);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    g[5] = 7.0f;
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step[0], &t, 1, NULL), MPT_OK);
+    CHECK_EQ_U(step[0].found_inf | step[0].bad_index, 0);
+    CHECK_EQ_I(mpt_accumulate(&small, &large, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_accumulate(&large, &small, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 1, MPT_F16, MPT_F16), MPT_OK);
+    if (sizeof(size_t) > 4)
+        CHECK_EQ_I(mpt_tensors_shard(&list, 0, (size_t)0xffffffffu + 1u), MPT_E_ARG);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1937,5 +1981,6 @@ int main(int argc, char **argv)
     RUN(range_print_corners);
     RUN(range_print_refusals);
     RUN(range_choice_for_f64);
+    RUN(records_and_lists_of_two_lengths);
     return mt_end();
 }

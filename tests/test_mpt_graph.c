@@ -1842,6 +1842,22 @@ TEST(printing)
     CHECK_EQ_I(mpt_graph_summary_print(NULL, &s), MPT_E_ARG);
 }
 
+TEST(sizes_of_outputs)
+{
+    const uint64_t most = (uint64_t)1 << 40;
+    mpt_graph      g;
+    uint32_t       node, type, out;
+    begin(&g);
+    CHECK_EQ_I(mpt_graph_op(&g, "x", "MatMul", NULL, 0, most + 1u, NULL), MPT_E_ARG);
+    CHECK_EQ_U(g.node_count, 0);
+    CHECK_EQ_I(mpt_graph_node_add(&g, "x", "MatMul", NULL, 0u, &node), MPT_OK);
+    CHECK_EQ_I(mpt_graph_type_add(&g, node, "T", (int32_t)MPT_F32, 0u, &type), MPT_OK);
+    CHECK_EQ_I(mpt_graph_output_add(&g, type, most + 1u, &out), MPT_E_ARG);
+    CHECK_EQ_I(mpt_graph_output_add(&g, type, 0, &out), MPT_OK);
+    CHECK_EQ_U(g.outputs[out].elements, 1);
+    CHECK_EQ_I(mpt_graph_output_add(&g, type, most, NULL), MPT_OK);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1874,5 +1890,6 @@ int main(int argc, char **argv)
     RUN(printing);
     RUN(min_cut_of_many_readers);
     RUN(reasons_to_be_low);
+    RUN(sizes_of_outputs);
     return mt_end();
 }

@@ -1137,6 +1137,17 @@ TEST(cross_entropy)
                MPT_E_UNSUPPORTED);
 }
 
+TEST(cross_entropy_without_result)
+{
+    const float    logits[2] = {0.0f, 0.0f};
+    const uint32_t label[1] = {9};
+    float          loss = 7.0f;
+    CHECK_EQ_I(mpt_cross_entropy(logits, MPT_F32, label, 1, 2, &loss, NULL, MPT_F32, 1.0f), MPT_E_DATA);
+    CHECK(loss == 7.0f);
+    CHECK_EQ_I(mpt_cross_entropy(NULL, MPT_F32, NULL, 0, 2, &loss, NULL, MPT_F32, 1.0f), MPT_OK);
+    CHECK(loss == 0.0f);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1170,5 +1181,6 @@ int main(int argc, char **argv)
     RUN(softmax_special);
     RUN(cross_entropy);
     RUN(gemm_of_long_rows);
+    RUN(cross_entropy_without_result);
     return mt_end();
 }

@@ -2293,6 +2293,54 @@ TEST(drawings_on_a_full_disk)
     (void)fclose(f);
 }
 
+/* Seeds must agree to merge; -Inf survives a merge; sqrt reads one operand; nothing seen is a line, too; an
+ * empty histogram tells that its writer failed; a sum needs its terms. */
+static int count_lines(void *user, const char *text, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        *(int *)user += text[i] == '\n';
+    return 0;
+}
+static int write_nothing(void *user, const char *text, size_t n) { return user && text && n; }
+
+TEST(promises_at_the_ends_of_reports)
+{
+    static mpt_roundoff r[2];
+    static mpt_range    range;
+    const mpt_shadowed  two = {2.0, 2.0}, differ = {1.0, 100.0};
+    const float         y[1] = {1.0f};
+    int                 lines = 0;
+    const mpt_writer    counts = {count_lines, &lines}, fails = {write_nothing, &lines};
+    mpt_exact           sum[2];
+    mpt_shadow          shadow;
+    mpt_track           track;
+    mpt_sums            sums;
+    mpt_opts            o;
+    memset(&o, 0, sizeof o);
+    memset(sum, 0, sizeof sum);
+    memset(&sums, 0, sizeof sums);
+    o.rounding = MPT_RND_STOCHASTIC;
+    CHECK_EQ_I(mpt_roundoff_init(&r[0], MPT_F16, &o, 0), MPT_OK);
+    o.seed = 1;
+    CHECK_EQ_I(mpt_roundoff_init(&r[1], MPT_F16, &o, 0), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_merge(&r[0], &r[1]), MPT_E_ARG);
+    mpt_exact_add(&sum[1], -mpti_f64_make((uint64_t)0x7ff << 52), 1.0);
+    mpt_exact_merge(&sum[0], &sum[1]);
+    CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&sum[0])), (uint64_t)0xfff << 52);
+    CHECK_EQ_I(mpt_shadow_init(&shadow, MPT_F16, 1e-9), MPT_OK);
+    (void)mpt_shadow_apply(&shadow, MPT_SHADOW_OP_SQRT, two, differ, differ);
+    CHECK_EQ_U(shadow.first.at, 1);
+    CHECK_EQ_I(mpt_track_init(&track, "t", MPT_F16, 1, counts), MPT_OK);
+    CHECK_EQ_I(mpt_track_add(&track, 0, MPT_F32, y, 0), MPT_OK);
+    CHECK_EQ_I(lines, 1);
+    CHECK_EQ_I(mpt_track_init(&track, NULL, MPT_F16, 1, counts), MPT_E_ARG);
+    CHECK_EQ_U(track.every, 0);
+    CHECK_EQ_I(mpt_range_init(&range, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_range_write_histogram(&range, fails), MPT_E_DATA);
+    CHECK_EQ_I(mpt_sums_add(&sums, NULL, y, 1, 0), MPT_E_ARG);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -2348,5 +2396,6 @@ int main(int argc, char **argv)
     RUN(drawing_of_a_shadow_run);
     RUN(drawing_of_tracks);
     RUN(drawings_on_a_full_disk);
+    RUN(promises_at_the_ends_of_reports);
     return mt_end();
 }

@@ -692,6 +692,58 @@ TEST(storages_lose_what_the_lint_says)
         }
 }
 
+/* found_inf stays set when good rows follow a bad one; it is the caller's to clear. */
+TEST(found_inf_stays_set)
+{
+    float        w[4] = {1.0f, 1.0f, 1.0f, 1.0f}, row[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    double       w64[1] = {1.0}, row64[1];
+    uint32_t     bad = 0u, bad64 = 0u;
+    mpt_row_rule rule;
+    mpt_tensor   t;
+    int          good;
+    memset(&rule, 0, sizeof rule);
+    memset(&t, 0, sizeof t);
+    t.n = 4;
+    t.master = w;
+    rule.a = -1.0f;
+    for (good = 0; good < 2; good++) {
+        row[0] = good ? 0.0f : mpti_f32_make(0x7fc00000u);
+        row64[0] = (double)row[0];
+        CHECK_EQ_I(mpt_row_update(&rule, &t, 0, 4, row), MPT_OK);
+        CHECK_EQ_I(mpt_axpy_publish(NULL, MPT_F16, w, -1.0f, row, 4, &bad), MPT_OK);
+        CHECK_EQ_I(mpt_axpy_publish_f64(NULL, MPT_F16, w64, -1.0, row64, 1, &bad64), MPT_OK);
+        CHECK_EQ_U(rule.found_inf & bad & bad64, 1);
+    }
+}
+
+/* Kahan: what overflows is Inf, not NaN. A row must not lie in the second array of its tensor; leading
+ * dimensions are tested even where alpha is 0; formats even where n is 0. */
+TEST(rows_and_products_at_their_ends)
+{
+    float        row[4] = {-1e6f, 0.0f, 0.0f, 0.0f}, w[4], c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    uint16_t     param[4] = {0x7bffu, 0u, 0u, 0u}, extra[8] MPTI_ALIGNED = {0u, 0u, 0u, 0u, 0u, 0u, 0u, 0u};
+    mpt_row_rule rule;
+    mpt_tensor   t;
+    memset(&rule, 0, sizeof rule);
+    memset(&t, 0, sizeof t);
+    rule.a = -1.0f;
+    t.n = 4;
+    t.param = param;
+    t.extra = extra;
+    t.param_format = MPT_F16;
+    t.storage = MPT_STORE_KAHAN;
+    CHECK_EQ_I(mpt_row_update(&rule, &t, 0, 4, row), MPT_OK);
+    CHECK_EQ_I(mpt_weights_get(&t, w), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(w[0]), 0x7f800000u);
+    t.param_format = MPT_BF16;
+    t.storage = MPT_STORE_SPLIT;
+    CHECK_EQ_I(mpt_row_update(&rule, &t, 0, 4, (const float *)(const void *)extra), MPT_E_ARG);
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 2, 2, 2, 0.0f, row, MPT_F32, 1, row,
+                        MPT_F32, 2, 1.0f, c, MPT_F32, 2, NULL, 0), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy(c, MPT_E4M3, 1.0f, row, MPT_F32, 0), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_axpy_strided(c, MPT_F32, 4, 1.0f, row, MPT_E4M3, 4, 0), MPT_E_UNSUPPORTED);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -711,5 +763,7 @@ int main(int argc, char **argv)
     RUN(memory);
     RUN(memory_by_gradient_format);
     RUN(storages_lose_what_the_lint_says);
+    RUN(found_inf_stays_set);
+    RUN(rows_and_products_at_their_ends);
     return mt_end();
 }

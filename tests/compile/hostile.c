@@ -1,9 +1,8 @@
-/* Headers included before ours may define short macros: <windows.h>, <complex.h>, careless programs. */
+/* Headers included before ours may define short macros: <windows.h>, <complex.h>, careless programs. Also
+ * compiled after a macro for every word in capitals that our headers use: CONST is one of windows.h's. */
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 #define I  (0 + 1)
-#define N  100
-#define X  3
 #define E  2.718
 #define near
 #define far
