@@ -212,8 +212,8 @@ typedef struct mpt_tensors {
 /* mpt_tensors_init -- start an empty list.
  *   item          in  [capacity]; the list keeps the pointer and does not copy the array
  *   param_format  in  format of the copies, or of the weights themselves; grad_format: of the gradients
- * For another storage, moments, seed or group (lr_times, no_decay ...) set list->model before you add a
- * tensor. list->needs starts as that of Adam: m and v.
+ * For another storage, moments, seed or group (lr_times, no_decay ...) set list->model, which is zeroed
+ * here, before you add a tensor. list->needs starts as that of Adam: m and v.
  * Passes take a tensor as a multiple of 256 elements: with tiny ones put biases behind their weights.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for a format.  Threads: any. */
 MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
@@ -1000,8 +1000,9 @@ MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes);
  *   buffer  out  [bytes]; must not overlap the state
  *   bytes   in   exactly what mpt_state_size said
  * Where memory is short, save several states, each with some of the tensors.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for what mpt_state_load would refuse, such as an lr of NaN;
- * MPT_E_UNSUPPORTED; then nothing is written.  Threads: one caller per state. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for what mpt_state_load would refuse, such as an lr of NaN, and
+ * for a tensor that would save nothing, as it has only a gradient; MPT_E_UNSUPPORTED; then nothing is
+ * written.  Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes);
 
 /* mpt_state_load -- read a run back. Everything is verified before anything is written: length, version,
@@ -1482,7 +1483,8 @@ MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format for
 MPT_DEF mpt_status mpt_track_add(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n);
 
 /* mpt_track_first -- find the tensor that was the first to flush; if `overflow` is not 0, to overflow.
- *   index  out  its index in the list; the earliest step wins, then the lowest index
+ *   index  out  its index in the list; the earliest step wins, then the lowest index: list gradients from
+ *               the last layer to the first. One number is enough: see its share, too
  * Errors: MPT_E_DATA if none did. */
 MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index);
 
@@ -1628,7 +1630,8 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
  * as well.  Returns: bytes; 0 without MPT_USE_CBLAS, or if they do not fit a size_t. */
 MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k);
 
-/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = (not +=) the sum of dy[r][c] over r. */
+/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = (not +=) the sum of dy[r][c] over r. To add:
+ * mpt_gemm of a row of ones and dy, with beta 1. */
 MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
                                 size_t rows, size_t cols);
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
@@ -5460,6 +5463,7 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     const char *c;
     mpti_array  a[MPTI_ARRAYS];
     size_t      i;
+    int         nothing = t->n && w->judge && w->mode == MPTI_WALK_SIZE;
     for (c = t->name; c && *c; c++)
         name = (name ^ (unsigned char)*c) * (uint64_t)0x100000001b3u;
     mpti_walk_fact(w, name);
@@ -5479,9 +5483,12 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     mpti_arrays_of(t, gradients ? ~0u : ~MPT_NEEDS_GRAD, a);
     for (i = 0; i < MPTI_SUMS; i++) {
         mpti_walk_fact(w, a[i].at ? a[i].width : 0u);
-        if (a[i].at && a[i].width)
-            mpti_walk_words(w, w->mode == MPTI_WALK_VERIFY ? NULL : a[i].at, a[i].count, a[i].width);
+        if (!a[i].at || !a[i].width)
+            continue;
+        mpti_walk_words(w, w->mode == MPTI_WALK_VERIFY ? NULL : a[i].at, a[i].count, a[i].width);
+        nothing = 0;
     }
+    w->failed |= nothing;
 }
 
 /* Walk a whole state. The header is magic, version, length. The checksum at the end is left to the caller. */

@@ -588,6 +588,7 @@ TEST(bad_arguments)
     run        r;
     mpt_tensor t[COUNT];
     mpt_state  s, bad;
+    float      w[4] = {1.0f, 2.0f, 3.0f, 4.0f};
     size_t     bytes = 0, n = 77;
     start(&r);
     bind(&r, t);
@@ -630,6 +631,18 @@ TEST(bad_arguments)
     CHECK(n == 77 && buffer[0] == 0x11 && buffer[bytes - 1] == 0x11);
     s.gradients = 0;                                /* formats of unsaved gradients are not checked */
     CHECK_EQ_I(mpt_state_size(&s, &n), MPT_OK);
+    memset(&bad, 0, sizeof bad);
+    t[0] = mpt_tensor_grad_f32("alone", w, 4);      /* a gradient alone: nothing of it would be saved */
+    bad.tensors = t;
+    bad.tensor_count = 1;
+    CHECK_EQ_I(mpt_state_size(&bad, &bytes), MPT_OK);
+    CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_E_ARG);
+    t[0].n = 0;
+    CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_OK);
+    t[0].n = 4;
+    bad.gradients = 1;
+    CHECK_EQ_I(mpt_state_size(&bad, &bytes), MPT_OK);
+    CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_OK);
     memset(&bad, 0, sizeof bad);                    /* an empty run is valid, too */
     CHECK_EQ_I(mpt_state_size(&bad, &bytes), MPT_OK);
     CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_OK);
