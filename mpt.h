@@ -61,8 +61,7 @@
 // >>M1 configuration ------------------------------------------------------------------------------
 /* Which file compiles the implementation, and what MPT_DEF and MPT_SIMD do: see mpt_half.h, >>H1.
  *
- * Macros that leave out a part: it then has no declarations, so that its use is a compile error
- * (with tcc, of the linker).
+ * Macros that leave out a part. It then has no declarations: its use is a compile error (tcc: of the linker).
  * MPT_NO_FP8         >>M6
  * MPT_NO_CHECKPOINT  >>M7
  * MPT_NO_REPORTS     >>M9 and >>M10, mpt_graph_range
@@ -969,8 +968,7 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 /* What a checkpoint holds: pointers to your objects, NULL and 0 for those that you do not have. Lists and
  * sizes must be the same when loading: names, formats, storage, decay and parts are compared (not lr_times,
  * which a schedule may set); nothing is allocated or guessed. State of your own (epoch, position in the data,
- * counters of random generators) goes into counters; scales and amax history of FP8 are arrays of yours: save
- * them as the master of a tensor.
+ * counters of random generators) goes into counters; arrays of yours (FP8 scales) as the master of a tensor.
  * With mpt_tensors_shard each rank saves its part. To go on with another number of ranks, each loads the old
  * parts one by one, into lists sharded by the old number, and copies its own. */
 typedef struct mpt_state {
@@ -1184,8 +1182,7 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes the next n bytes, however few, and returns 0, or
- * anything else to stop. Except in drawings, numbers ignore the locale; 12 digits. JSON has null for NaN and
- * Inf, CSV nothing. */
+ * anything else to stop. Drawings apart, numbers ignore the locale; 12 digits; NaN, Inf: null, in CSV "". */
 typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
@@ -1505,14 +1502,12 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 /* mpt_dot -- the sum of a[i] * x[i].
  *   a, x  in  [n], aligned as elements are, each in its format: F32, F16 or BF16; convert rows in FP8 or in
  *             blocks to floats first
- * Returns: the sum; 0 for n 0, NULL, or more elements than an array can hold; NaN for another format.
- * Threads: any.
+ * Returns: the sum; 0 for n 0, NULL, or an n that no array has; NaN for another format.  Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
  *   order; then lane j + 32 is added to lane j, then j + 16 to j, and so on down to one; zeros add up to +0.
  *   The bits are the same on every path, but for those of NaNs, unless the program flushes subnormals.
  *
- * mpt_axpy -- y[i] += a * x[i], each with one fma and one rounding to y's format; also for dw += d * x with a
- * 16-bit gradient dw.
+ * mpt_axpy -- y[i] += a * x[i], each with one fma and one rounding to y's format; also 16-bit dw += d * x.
  *   y  in/out  [n]
  *   x  in      [n]; must not overlap y
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.  Threads: any.
@@ -2011,8 +2006,7 @@ MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_rang
 MPT_DEF mpt_graph_options mpt_graph_defaults(void);
 
 /* mpt_graph_check -- refuse a malformed graph: an input that reads nothing, an index or format out of range,
- * an edge between different formats, a node that feeds itself, a cycle without a merge, a NextIteration that
- * feeds anything but merges.
+ * an edge between different formats, a node that feeds itself, a cycle or NextIteration without a merge.
  * Returns: MPT_OK.  Errors: MPT_E_DATA with g->fault; MPT_E_ARG, MPT_E_MEMORY. */
 MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
 
@@ -9344,9 +9338,8 @@ static const struct mpti_op_row {
 #define MPTI_TF_OP(cuda, bf16, names) \
     {MPTI_TF_##cuda, MPTI_TF_##bf16, {0, MPTI_ON(MPT_LIST_##cuda), MPTI_ON(MPT_LIST_##bf16)}, "TF", names},
     MPTI_TF_LISTS(MPTI_TF_OP)
-#define MPTI_KIND_OP(kind, names)                                                                  \
-    {MPT_RULE_COUNT, MPT_RULE_COUNT, {1u << MPTI_OP_##kind, 1u << MPTI_OP_##kind, 1u << MPTI_OP_##kind}, \
-     NULL, names},      /* not by MPTI_IS: windows.h defines CONST */
+#define MPTI_KIND_ROW(bit, names) {MPT_RULE_COUNT, MPT_RULE_COUNT, {bit, bit, bit}, NULL, names},
+#define MPTI_KIND_OP(kind, names) MPTI_KIND_ROW(1u << MPTI_OP_##kind, names)    /* pasted here: CONST */
     MPTI_OP_KINDS(MPTI_KIND_OP)
 };
 #define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])
@@ -9523,10 +9516,8 @@ static void mpti_graph_scratch_free(mpt_graph *g)
 static int mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t *room, size_t more,
                            size_t size)
 {
-    const size_t used = ((size_t)*room * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN, low = g->low;
-    const int    last = g->arena && *array && (unsigned char *)*array + used == g->arena + low;
-    size_t       want = (size_t)count + more;
-    void        *bigger;
+    size_t want = (size_t)count + more;
+    void  *bigger;
     if (want <= *room)
         return 1;
     if (want >= MPT_GRAPH_NONE)
@@ -9534,14 +9525,10 @@ static int mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t 
     if (want < 2 * (size_t)*room && 2 * (size_t)*room < MPT_GRAPH_NONE)
         want = 2 * (size_t)*room;
     want = want < 16 ? 16 : want;
-    if (last)                           /* no block lies behind the array: it grows in place */
-        g->low -= used;
     bigger = mpti_graph_alloc(g, want, size, 0);
-    if (!bigger) {
-        g->low = low;
+    if (!bigger)
         return 0;
-    }
-    if (!last && count)
+    if (count)
         memcpy(bigger, *array, count * size);
     *array = bigger;
     *room = (uint32_t)want;

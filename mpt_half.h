@@ -20,8 +20,7 @@
  *
  * Needs a C99 (or C++11) compiler with an int of 32 bits, <stdint.h> <stddef.h> <string.h>; no libm, no
  * malloc, no mutable globals. Conversions work on bit patterns, with integers or with instructions that give
- * the same result, so the bits are the same under -ffast-math, flush-to-zero, x87 and any rounding mode of
- * the processor.
+ * the same result, so the bits are the same under -ffast-math, flush-to-zero, x87 and any rounding mode.
  *
  * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute in double and encode:
  * to nearest that rounds + - * / sqrt correctly up to 25 significand bits; fma, other roundings and flags
@@ -269,8 +268,7 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
 // >>H4 any format, one value ----------------------------------------------------------------------
 /* Rounding directions: IEEE 754-2019, clause 4.3; to-odd: Boldo & Melquiond 2008. Stochastic rounding goes
  * up in magnitude if 32 random bits are below floor(2^32 * (discarded part) / (gap)): its bias is below 2^-32
- * of a gap. In a SCALE format every significand is 1, which is odd: ties to even go to the larger neighbour,
- * and to-odd is toward zero. */
+ * of a gap. In a SCALE format every significand is 1, odd: ties to even go up in magnitude, to-odd down. */
 #define MPT_ROUNDINGS(X)                            \
     X(MPT_RND_NEAREST_EVEN, "nearest-even")         \
     X(MPT_RND_NEAREST_AWAY, "nearest-away")         \
@@ -293,8 +291,7 @@ typedef MPTI_ENUM(mpt_overflow) {
     MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN
 } mpt_overflow;
 
-/* What a NaN becomes. KEEP: quiet, with sign (of an overflow, the number's) and upper payload. CANONICAL: the
- * format's nan_code. */
+/* NaNs. KEEP: quiet, with sign (of an overflow, the number's) and upper payload. CANONICAL: nan_code. */
 typedef MPTI_ENUM(mpt_nan_mode) { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
 
 /* When a result counts as tiny: after rounding as if the exponent were unbounded, as x86 and RISC-V do, or
@@ -568,8 +565,7 @@ MPT_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *s
 MPT_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad);
 
-/* mpt_inexact_n -- count the elements that another format cannot hold exactly (mpt_is_exact: it holds NaNs),
- * and find the first one.
+/* mpt_inexact_n -- count the elements that another format cannot hold exactly; for NaN see mpt_is_exact.
  *   count  out  NULL, or the number of such elements
  *   first  out  NULL, or the index of the first one; n if there is none
  * Returns: MPT_OK.  Errors: MPT_E_ARG as mpt_convert_n (nothing is written).  Threads: any. */
@@ -742,8 +738,7 @@ MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf
  * treated as if larger ones followed it. Without exponent if the first digit stands for 10^-4 ... 10^15
  * ("0.0001", "65500", which reads as 65504), else with one ("6e-8", "3.39e38"). Hexadecimal: "0x1.8p-3",
  * always with a leading 1, except "0x0p+0" for zero. Inf and NaN: "inf", "nan", "nan(0x1f)" with a payload,
- * "snan(0x1)" if signaling; "-" in front if the sign bit is set (not of FNUZ's NaN). Every code, NaN too,
- * reads back unchanged.
+ * "snan(0x1)" if signaling; "-" in front if the sign bit is set (not of FNUZ's NaN). All read back unchanged.
  *
  * Read form: the whole text must match, without blanks; letters may be of either case:
  *   [+-] digits [. digits] [e [+-] digits]             the digits on one side of the point may be absent
@@ -770,8 +765,7 @@ MPT_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *info
  *   end     out     NULL, or where reading ended: at the length; in malformed text at the first byte that no
  *                   valid text has there (at the length if the text ends too early), or at a bad payload
  * A signaling NaN stays so, if the format has one, and raises nothing.  Returns: MPT_OK.  Errors: MPT_E_DATA
- * for malformed text and a payload that does not fit the format; MPT_E_ARG for NULL, an unknown format or
- * option.
+ * for malformed text and a payload that does not fit the format; MPT_E_ARG: NULL, no such format, option.
  * Exact: correctly rounded, any length, any exponent; above 29 mantissa bits the probability of stochastic
  * rounding has 62 - mantissa_bits bits (f64: 10).  Threads: any.  Source: IEEE 754-2019, clause 5.12. */
 MPT_DEF mpt_status mpt_from_text(mpt_format format, const char *text, size_t length, const mpt_opts *opts,

@@ -169,7 +169,7 @@ if wanted test; then
     for e in 05:examples/05_train_digits_cuda 10_before:examples/10_drop_into_cuda/before \
              10_after:examples/10_drop_into_cuda/after; do
         run "example ${e%%:*}" 60 "${e%%:*}" \
-            sh -c '"$1" > "$1.out" 2>&1; cat "$1.out"; awk "$2" "$3" "$1.out"' \
+            sh -c '"$1" > "$1.out" 2>&1; code=$?; cat "$1.out"; awk "$2" "$3" "$1.out" && exit $code' \
             sh "$out/${e%%:*}" "$learns" "${e#*:}.expected"
     done
 fi

@@ -217,6 +217,9 @@ def main():
             sys.exit(f"{unit} does not compile")
     for t in programs:
         link(t)
+    three = dict(os.environ, POOL_THREADS="3")
+    if run([CC] + POOLED, room) or run(["./cut"], room, timeout=60.0, env=three):
+        sys.exit("cut does not pass")
     print("programs:", " ".join(programs), flush=True)
 
     def judge(i, new):
@@ -253,8 +256,9 @@ def main():
                 return "killed", tried
         if not tried:
             return "same", tried
-        three = dict(os.environ, POOL_THREADS="3")
-        if run([CC] + POOLED, room) or run(["./cut"], room, timeout=60.0, env=three):
+        if run([CC] + POOLED, room):
+            return "no", tried
+        if run(["./cut"], room, timeout=60.0, env=three):
             return "killed", tried
         if run([CC] + FLAGS + SANITIZE + ["-c", "tests/impl.c", "-o", "sanitized.o"], room):
             return "no", tried

@@ -234,7 +234,7 @@ static void training(int k)
 {
     mpt_tensor    one = mpt_tensor_grad_f32("t", data.x, 4), room[2];
     mpt_tensors   list;
-    mpt_scaler    scaler;
+    mpt_scaler    scaler, fresh, other;
     mpt_step      step;
     mpt_fault     fault;
     mpt_adamw     adamw = mpt_adamw_defaults(), lamb = mpt_lamb_defaults(), adam = mpt_adam_defaults();
@@ -249,6 +249,7 @@ static void training(int k)
     sgd.lr = 0.1f;
     CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
     (void)mpt_scaler_scale(&scaler, 1.0f);
+    fresh = scaler;
     REFUSES(sizeof one, mpt_tensors_init(&list, room, n, MPT_F16, MPT_F16));
     CHECK_EQ_I(mpt_tensors_init(&list, room, 2, MPT_F16, MPT_F16), MPT_OK);
     REFUSES(4, mpt_tensors_add(&list, "t", n, out, data.x, data.y, NULL, NULL));
@@ -282,6 +283,8 @@ static void training(int k)
         CHECK(fault.why != NULL);
         REFUSES_LIST(0, mpt_memory_report(&one, count, MPT_NEEDS_GRAD, &memory));
         REFUSES_LIST(0, mpt_check(&scaler, &step, &one, count, NULL));
+        REFUSES_LIST(0, (other = fresh, mpt_optimizer_step(MPT_OPTIMIZER_ADAMW, &adamw, &other, &step, &one,
+                                                            count, 0.0f)));
         REFUSES_LIST(0, mpt_unscale(&scaler, &step, &one, count, NULL));
         REFUSES_LIST(0, mpt_step_combine(&scaler, &step, &one, count, no_reduction, NULL));
         REFUSES_LIST(MPT_STAGE_UNSCALED, mpt_clip_apply(&step, &one, count, 1.0f));
