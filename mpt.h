@@ -8525,15 +8525,15 @@ MPTI_INLINE int mpti_row_f64_some(double *MPTI_RESTRICT master, double a, const 
     return (int)(beyond >> 63);
 }
 
-/* By 32 at a time: with a constant number this vectorizes. */
+/* By 8 at a time: with a constant number this vectorizes. */
 MPTI_INLINE void mpti_row_step_loop(double *master, double a, const double *x, size_t n, uint32_t *bad)
 {
     size_t i;
     int    update;
     *bad = (uint32_t)!mpti_f64_is_finite(a);
     for (update = 0; update < 2 && !*bad; update++) {
-        for (i = 0; i + 32u <= n; i += 32u)
-            *bad |= (uint32_t)mpti_row_f64_some(master + i, a, x + i, 32, update);
+        for (i = 0; i + 8u <= n; i += 8u)
+            *bad |= (uint32_t)mpti_row_f64_some(master + i, a, x + i, 8, update);
         *bad |= (uint32_t)mpti_row_f64_some(master + i, a, x + i, n - i, update);
     }
 }
