@@ -186,9 +186,9 @@ typedef struct mpt_fault {
 } mpt_fault;
 
 /* mpt_tensors_validate -- make the tests that other calls make before they touch anything. Call it when one
- * of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why (if not, a hyperparameter was refused).
+ * of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why (else: a hyperparameter, gradients to zero).
  *   tensors  in   [count]; NULL allowed if count is 0
- *   needs    in   MPT_NEEDS_* or-ed; for a step: mpt_optimizer_get(MPT_OPTIMIZER_...)->needs
+ *   needs    in   MPT_NEEDS_* or-ed; for a step: mpt_optimizer_get(MPT_OPTIMIZER_...)->needs; amsgrad: _V_MAX
  *   fault    out  NULL, or which tensor and why
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL; two arrays of a tensor overlap, or two of different tensors
  * unless both are only read: MPT_NEEDS_MASTER, _GRAD), MPT_E_UNSUPPORTED (an unknown format, or one that the
@@ -430,7 +430,7 @@ typedef struct mpt_scaler_config {
 /* Why a step was bad. */
 #define MPT_CAUSE_INF   1u      /* a gradient is Inf */
 #define MPT_CAUSE_NAN   2u      /* a gradient is NaN */
-#define MPT_CAUSE_RANGE 4u      /* a finite gradient overflows its format when it is unscaled */
+#define MPT_CAUSE_RANGE 4u      /* a finite gradient overflows when it is unscaled (check: FP32) */
 
 /* What the updates so far say. A verdict stays until the next good step (mpt) or update (others). */
 #define MPT_VERDICTS(X)                                                                                    \
@@ -492,9 +492,9 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  * is not used. tests/bench/bench_scaler.c prints what each dialect loses in many trainings. */
 
 /* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read any
- * field; but only updates may change `scale`. For another one call mpt_scaler_init between two steps: for no
- * scaling MPT_SCALER_STATIC with init_scale 1, which still skips bad steps. To go on from the state_dict of a
- * GradScaler, use its numbers with dialect pytorch, and set good_steps to its _growth_tracker. */
+ * field; only updates may change `scale`, nothing `config`. For another one call mpt_scaler_init between two
+ * steps: for no scaling MPT_SCALER_STATIC with init_scale 1, which still skips bad steps. To go on from the
+ * state_dict of a GradScaler, use its numbers with dialect pytorch; its _growth_tracker is good_steps. */
 typedef struct mpt_scaler {
     mpt_scaler_config config;
     uint64_t updates;           /* calls of mpt_scaler_update so far, refused ones too */
@@ -757,13 +757,13 @@ typedef struct mpt_optimizer_info {
 MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
 
 /* Options of all optimizers, or-ed; an optimizer refuses those that it does not know. */
-#define MPT_STEP_ZERO_GRADS 1u  /* gradients are 0 afterwards, even if the step is skipped */
+#define MPT_STEP_ZERO_GRADS 1u  /* gradients are 0 afterwards, even if it is skipped (not: refused) */
 #define MPT_STEP_MAXIMIZE   2u  /* ascend: use the gradient with the opposite sign */
 #define MPT_STEP_STAYS_OPEN 4u  /* more steps on this check follow: optimizers that share the checked list, a
                                  * part each, set it in all steps but the last (t counts calls, not checks) */
 
 /* SGD.  g += weight_decay * w;  m = momentum * m + (1 - dampening) * g, at t 0 without dampening;
- * w -= lr * (nesterov ? g + momentum * m : m). */
+ * w -= lr * (nesterov ? g + momentum * m : m). Without momentum: w -= lr * g. */
 typedef struct mpt_sgd {
     float    lr;                /* 0 and more */
     float    momentum;          /* 0 (then m is not needed) to below 1 */
@@ -818,8 +818,8 @@ typedef struct mpt_adafactor {
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_adafactor;
 
-/* mpt_adamw_defaults ... -- AdamW: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01; Adam the same
- * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no decay; Adafactor: lr 1e-2,
+/* mpt_adamw_defaults ... -- AdamW: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01; Adam: the same,
+ * no decay; LAMB: AdamW's, eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no decay; Adafactor: lr 1e-2,
  * eps1 2^-23, eps2 1e-3, clip 1, no decay. No steps taken. */
 MPT_DEF mpt_adamw mpt_adamw_defaults(void);
 MPT_DEF mpt_adam mpt_adam_defaults(void);
@@ -985,7 +985,7 @@ typedef struct mpt_state {
     const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, v_max, extra, as far as present */
     size_t            tensor_count;
     uint32_t          gradients;    /* nonzero: grad as well, to stop during accumulation */
-    mpt_fault        *fault;    /* NULL, or what mpt_state_load found; tensor is -1 where it is about none */
+    mpt_fault        *fault;    /* NULL, or what save or load found; tensor is -1 where it is about none */
 } mpt_state;
 
 #define MPT_STATE_VERSION 5u      /* versions 3 and 4, which have other checksums, can be loaded, too */
@@ -1062,7 +1062,7 @@ typedef struct mpt_memory {
 
 /* mpt_memory_report -- how much memory a configuration takes. The arrays need not exist: only n, columns,
  * rows, formats, storage and moments are read.
- *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy beside a master), _GRAD, _M, _V, _V_MAX (counted as v) or
+ *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a 16-bit copy), _GRAD, _M, _V, _V_MAX (counted as v) or
  *              _FACTORS or-ed
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (*report is kept).  Threads: any. */
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
@@ -3231,9 +3231,10 @@ static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
     return count;
 }
 
+/* Weights and gradients are always compared: a gradient that is the master, too, would be unscaled. */
 static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
 {
-    const mpti_touch touch = {t, NULL, needs, 0u};
+    const mpti_touch touch = {t, NULL, needs | MPT_NEEDS_WEIGHT | MPT_NEEDS_PARAM | MPT_NEEDS_GRAD, 0u};
     mpti_span        span[MPTI_ARRAYS];
     size_t           i, j;
     mpti_spans(&touch, 0, span);
@@ -4416,7 +4417,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
         return "mpt_scaler_init is due: none was called, or it refused its configuration";
     if (!(s->in_use & 3u))
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
-    if (step && mpti_was_refused(s, step))
+    if (step && step->stage & (uint32_t)MPT_STAGE_REFUSED)
         return "a clip or an optimizer's step was refused, such as one without a check (status; on a GPU "
                "misuse); to go on: mpt_scaler_update, and zero the mpt_step";
     if (s->in_use & 4u)
@@ -5556,6 +5557,14 @@ static uint64_t mpti_state_checksum(const unsigned char *p, size_t n, uint64_t v
     return c.sum[0];
 }
 
+/* Returns: MPT_OK if nothing is wrong (why is NULL), else MPT_E_DATA. */
+static mpt_status mpti_state_fault(const mpt_state *s, size_t tensor, const char *why)
+{
+    if (s->fault)
+        s->fault->tensor = tensor, s->fault->why = why;
+    return why ? MPT_E_DATA : MPT_OK;
+}
+
 static mpt_status mpti_state_measure(const mpt_state *s, const void *buffer, size_t bytes, int judge,
                                      size_t *need)
 {
@@ -5581,8 +5590,10 @@ static mpt_status mpti_state_measure(const mpt_state *s, const void *buffer, siz
     w.bytes = bytes;
     w.judge = judge;
     mpti_walk_state(&w, s);
-    if (w.failed)
-        return MPT_E_ARG;   /* too large for memory, overlapping the buffer, or with impossible values */
+    if (w.failed) {
+        (void)mpti_state_fault(s, w.tensor, "too large, in the buffer, impossible, or only a gradient");
+        return MPT_E_ARG;
+    }
     *need = w.at + 8u;
     return MPT_OK;
 }
@@ -5609,14 +5620,6 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
     sum = mpti_state_checksum(w.to, w.end, w.version);
     mpti_copy_words(w.to + w.end, &sum, 1, 8u);
     return MPT_OK;
-}
-
-/* Returns: MPT_OK if nothing is wrong (why is NULL), else MPT_E_DATA. */
-static mpt_status mpti_state_fault(const mpt_state *s, size_t tensor, const char *why)
-{
-    if (s->fault)
-        s->fault->tensor = tensor, s->fault->why = why;
-    return why ? MPT_E_DATA : MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes)

@@ -1223,7 +1223,7 @@ TEST(order_text_names_the_way_out)
 TEST(order_text_says_what_is_due)
 {
     mpt_scaler s;
-    mpt_step   step = step_zero();
+    mpt_step   step = step_zero(), refused;
     mpt_sgd    o = optimizer_make(0).sgd;
     layer_make(&la, 9, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
     memset(&s, 0, sizeof s);
@@ -1243,6 +1243,9 @@ TEST(order_text_says_what_is_due)
     DUE("mpt_check or mpt_unscale");
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
     CHECK(strstr(mpt_order_text(&s, &step), "step, then mpt_scaler_update are due") != NULL);
+    refused = step;
+    CHECK_EQ_I(mpt_clip(&refused, -1.0f), MPT_E_ARG);
+    CHECK(strstr(mpt_order_text(&s, &refused), "a clip or an optimizer's step was refused") != NULL);
     CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
     DUE("mpt_scaler_update");
     CHECK(strstr(mpt_order_text(&s, NULL), "mpt_scaler_update is due") != NULL);
@@ -1904,6 +1907,13 @@ TEST(records_and_lists_of_two_lengths)
     (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step[0], &t, 1, NULL), MPT_OK);
     CHECK_EQ_U(step[0].found_inf | step[0].bad_index, 0);
+    small.master = one;                 /* a gradient that is the master, too: it would be unscaled */
+    CHECK_EQ_I(mpt_scaler_init(&other, NULL), MPT_OK);
+    (void)mpt_scaler_scale(&other, 1.0f);
+    CHECK_EQ_I(mpt_unscale(&other, &step[1], &small, 1, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_grads_zero(&small, 1), MPT_E_ARG);
+    CHECK(one[0] == 1.0f);
+    small.master = NULL;
     CHECK_EQ_I(mpt_accumulate(&small, &large, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_accumulate(&large, &small, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_tensors_init(&list, item, 1, MPT_F16, MPT_F16), MPT_OK);

@@ -589,6 +589,7 @@ TEST(bad_arguments)
     mpt_tensor t[COUNT];
     mpt_state  s, bad;
     float      w[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+    mpt_fault  fault = {7, NULL};
     size_t     bytes = 0, n = 77;
     start(&r);
     bind(&r, t);
@@ -636,7 +637,9 @@ TEST(bad_arguments)
     bad.tensors = t;
     bad.tensor_count = 1;
     CHECK_EQ_I(mpt_state_size(&bad, &bytes), MPT_OK);
+    bad.fault = &fault;
     CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_E_ARG);
+    CHECK(fault.tensor == 0 && strstr(fault.why, "only a gradient") != NULL);
     t[0].n = 0;
     CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_OK);
     t[0].n = 4;
