@@ -314,7 +314,7 @@ typedef struct mpt_opts {
     mpt_nan_mode    nan;
     mpt_tininess    tininess;
     uint32_t        random;         /* for one value: uniform bits, new ones for each value */
-    const uint32_t *randoms;        /* for arrays: one word per element, none in dst; NULL: of mpt_philox */
+    const uint32_t *randoms;        /* for arrays: one word per element, apart from dst; NULL: mpt_philox */
     uint64_t        seed, first_element, step;
     uint32_t        stream;         /* for example the tensor's number */
 } mpt_opts;
@@ -512,10 +512,11 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  *   src    in      [n] likewise; in TF32 and formats below 8 bits each element holds one code in its low bits
  *   opts   in      NULL for the defaults
  *   flags  in/out  NULL, or the exception flags of all elements are or-ed in
- * Each element becomes what mpt_encode gives for its value; a signaling NaN raises INVALID, and becomes quiet
- * but in a copy (below). In place as above. Fast are, each with one rounding:
+ * Each element becomes what mpt_encode gives for its value; a signaling NaN raises INVALID, and becomes
+ * quiet, but a call without options and flags to the same format copies all bits. In place as above. Fast
+ * are, each with one rounding:
  *   without options and flags, f64, f32, f16, bf16, e4m3 and e5m2 to each other and, more slowly, to the
- *   other formats of 8 bits or fewer but e8m0; any format to itself (a copy that keeps every code);
+ *   other formats of 8 bits or fewer but e8m0; any format to itself (a copy);
  *   without flags and with one option, saturation to formats of 8 bits or fewer, flushing between f32, f16
  *   and bf16, and stochastic rounding (by mpt_philox) from f32 to f16 and bf16;
  *   with flags or other options, if the rounding is nearest-even, f32 to f16, bf16, e4m3 and e5m2, for each
@@ -531,8 +532,8 @@ MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format sr
  * matrix columns, fields of records, channel k of c interleaved floats (src + 4 * k, src_stride 4 * c). If a
  * stride is negative, the pointer is to the first element converted, which is the last in memory; a source
  * stride of 0 repeats one element. The bytes between elements of dst are not touched. Elements may have any
- * alignment, but those of dst must not overlap. Source and destination must not overlap, unless they start at
- * the same address with the same stride; with one stride they may be two fields of the same records.
+ * alignment, but those of dst must not overlap. The spans of source and destination must not, unless they
+ * start at the same address with the same stride; with one stride they may be two fields of the same records.
  * Errors: as mpt_convert_n; MPT_E_ARG for n > 1 if |dst_stride| is less than an element.  Threads: any. */
 MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
                                        mpt_format src_format, const void *src, ptrdiff_t src_stride,
@@ -550,7 +551,7 @@ MPT_DEF mpt_status mpt_convert_bytes_n(mpt_format dst_format, void *dst, mpt_byt
 
 /* mpt_stochastic_n -- mpt_convert_n from f32 to f16 or bf16 by stochastic rounding only: less code to link.
  *   opts  in  not NULL; only seed, stream, step and first_element are read
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL opts, or NULL arrays with n > 0; MPT_E_UNSUPPORTED for another
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL opts, and as mpt_convert_n; MPT_E_UNSUPPORTED for another
  * format (nothing is written).  Threads: any. */
 MPT_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *src, size_t n,
                                     const mpt_opts *opts);
@@ -579,8 +580,8 @@ MPT_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, const
  *   format, info  in   any format of the table; not NULL
  *   opts          in   NULL for the defaults
  * Each result is mpt_decode of mpt_encode of the element, as a float (2^128, to which a format of wider range
- * may round, becomes Inf). With options it converts there and back.  Threads: any.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, unknown formats or options; nothing is written. */
+ * may round, becomes Inf).  Threads: any.  Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, other
+ * overlap, unknown formats and options; nothing is written. */
 MPT_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_format format,
                                   const mpt_opts *opts);
 MPT_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, const mpt_format_info *info,
@@ -734,12 +735,11 @@ MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf
  * locale: the decimal point is '.'. Reading rounds once, from the text to the format, never through double.
  *
  * Written form: the fewest decimal digits that nearest-even reads back as the same code, and of these texts
- * the one nearest to the value (of two equally near the one with an even last digit). The largest number is
- * treated as if larger ones followed it. Without exponent if the first digit stands for 10^-4 ... 10^15
+ * the one nearest to the value (of two equally near the even one). Beyond the largest number (and a SCALE
+ * format's least) others are supposed. Without exponent if the first digit stands for 10^-4 ... 10^15
  * ("0.0001", "65500", which reads as 65504), else with one ("6e-8", "3.39e38"). Hexadecimal: "0x1.8p-3",
  * always with a leading 1, except "0x0p+0" for zero. Inf and NaN: "inf", "nan", "nan(0x1f)" with a payload,
  * "snan(0x1)" if signaling; "-" in front if the sign bit is set (not of FNUZ's NaN). All read back unchanged.
- *
  * Read form: the whole text must match, without blanks; letters may be of either case:
  *   [+-] digits [. digits] [e [+-] digits]             the digits on one side of the point may be absent
  *   [+-] 0x hexdigits [. hexdigits] [p [+-] digits]    after p: the exponent of 2
@@ -854,7 +854,7 @@ MPT_DEF mpt_status mpt_block_quantize_n(mpt_block block, uint8_t *codes, uint8_t
 MPT_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uint8_t *codes,
                                           const uint8_t *scales, size_t n, const mpt_block_opts *opts);
 
-/* mpt_block_tensor_scale -- the tensor scale for NVFP4 with which no block's scale leaves the format's range:
+/* mpt_block_tensor_scale -- the tensor scale for NVFP4 with which no block's scale overflows (CEIL: nearly):
  * the largest finite magnitude of n floats / (6 * 448), rounded to float (if that is subnormal, coarsely, and
  * scales may be clamped), but not below the least float; 1 if all finite numbers are zero, and for the MX
  * formats. NVFP4 of small numbers needs it: without it, blocks with an amax below 6 * 2^-6 get subnormal
@@ -3525,7 +3525,7 @@ static void mpti_byte_codes_n MPTI_KERNEL_PARAMETERS
             beyond |= (uint32_t)((in[i] & mask) > limit);
         if (f->specials == MPT_SPECIALS_FNUZ)
             for (i = 0; i < 32; i++)
-                to[i] = (uint8_t)(to[i] & (to[i] == 0x80u ? 0u : 0xffu));
+                to[i] = (uint8_t)(to[i] & (to[i] == f->nan_code ? 0u : 0xffu));
         for (i = 0; beyond && i < 32; i++)
             if ((in[i] & mask) > 0x7f800000u)
                 to[i] = (uint8_t)mpti_encode_bits(f, mpti_f64_widen(in[i]), &mpti_plain_opts, &unused);
@@ -5661,9 +5661,9 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
 
 // >>H18 to add a format, or an instruction set -----------------------------------------------------
 /* A format:
- * 1. Add its row to MPT_FORMATS (>>H3), at the end; its range is within float's. Its limits, codes and names,
- *    mpt_encode, mpt_decode, mpt_anatomy and the README's table follow from that. Tests cover it by
- *    themselves; digests of all formats (test_digest --print), examples/03 and 12 (.expected) get new values.
+ * 1. Add its row to MPT_FORMATS (>>H3), at the end; in float's range; no Inf if unsigned. Its limits, codes
+ *    and names, mpt_encode, mpt_decode, mpt_anatomy and the README's table follow from that. Tests cover it;
+ *    digests of all formats (test_digest --print), examples/03 and 12 (.expected) get new values.
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to all code that tests `specials`:
  *    from MPTI_EMIN to mpti_encode_number (>>H13), mpti_quantizer_init (>>H14), and some lines of >>H16.
  * 3. If it needs a type and fast conversions, add the type (>>H3); its prototypes (>>H5, >>H7); encode and
@@ -5671,8 +5671,8 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  *    two kernels, a line for each in mpti_kernel_here, which makes mpt_convert_n fast too, and lines of
  *    MPTI_CONVERT_N (>>H14). All of them must give what mpt_encode gives.
  * 4. A block format of 16 or 32 elements is a row of MPT_BLOCKS (>>H10) and one of tests/test_half_block.c.
- *    Scales are E8M0, or UE4M3 with 16 elements of E2M1; elements are not FNUZ, and IEEE ones have 8 bits.
- *    Anything else needs changes of mpti_block_scale (>>H11) and mpti_blocks_* (>>H17).
+ *    Scales are E8M0, or UE4M3 with 16 elements of E2M1; elements have at most 5 exponent bits and no FNUZ,
+ *    IEEE and FN ones 8 bits. Anything else needs changes of mpti_block_scale (>>H11), mpti_blocks_* (>>H17).
  * 5. The tests compare with the rows of tests/half_ref.h: type these from the standard, not from here.
  * An instruction set: add its path to those of >>H12, and there one block of functions that load each format
  * as floats and store floats as each format, with an MPTI_KERNEL_... macro of its own; then add its kernels
