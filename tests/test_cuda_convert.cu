@@ -179,6 +179,34 @@ TEST(conversions_that_are_refused)
 
 TEST(bad_arguments)
 {
+    {
+        Buffer x(64, 0), y(64, 0);
+        mpt_cuda *const    c = gpu.cuda;
+        const cudaStream_t s = gpu.stream;
+        char *const        p = (char *)x.device();
+        const size_t       many_rows = (size_t)1 << 32;
+        CHECK_EQ_I(mpt_cuda_convert_n(c, MPT_F64, p, MPT_F32, y.device(), (SIZE_MAX >> 3) + 2, NULL, NULL, s),
+                   MPT_E_ARG);
+        CHECK_EQ_I(mpt_cuda_fp8_encode_transpose(c, MPT_E4M3, NULL, p, MPT_F32, y.device(), many_rows,
+                                                 many_rows, NULL, NULL, s), MPT_E_ARG);
+        CHECK_EQ_I(mpt_cuda_convert_n(c, MPT_F32, p, MPT_F16, p + 32, 16, NULL, NULL, s), MPT_E_ARG);
+        CHECK_EQ_I(mpt_cuda_convert_n(c, MPT_F16, p + 32, MPT_F32, p, 16, NULL, NULL, s), MPT_E_ARG);
+        CHECK_EQ_I(mpt_cuda_fp8_encode_transpose(c, MPT_E4M3, NULL, p + 32, MPT_F32, p, 4, 4, NULL, NULL, s),
+                   MPT_E_ARG);
+        CHECK_EQ_I(mpt_cuda_fp8_encode_n(c, MPT_E4M3, p, MPT_F32, y.device(), 4, (float *)(p + 34), NULL, s),
+                   MPT_E_ARG);
+        mpt_block_opts packed = {};
+        packed.packed = 1;
+        CHECK_EQ_I(mpt_cuda_block_quantize_n(c, MPT_MXFP4, (uint8_t *)p, (uint8_t *)p + 4, MPT_F32,
+                                             y.device(), 16, 0, &packed, s), MPT_E_ARG);
+        mpt_fp8_scaling many = {};
+        many.recipe = mpt_fp8_defaults(MPT_E4M3);
+        many.count = ((uint64_t)1 << 32) + 1;
+        many.scale = many.inverse = many.amax = many.history = (float *)p;
+        many.recipe.length = 1;
+        CHECK_EQ_I(mpt_cuda_fp8_update(gpu.cuda, &many, gpu.stream), MPT_E_CUDA);
+        CU(cudaStreamSynchronize(gpu.stream));
+    }
     Buffer a(64, 0), b(64, 0);
     for (const Conversion &c : conversions) {
         CHECK_EQ_I(c.device(gpu.cuda, NULL, a.device(), 1, gpu.stream), MPT_E_ARG);
@@ -271,7 +299,7 @@ TEST(stochastic_is_the_cpus)
                 o.rounding = MPT_RND_STOCHASTIC;
                 o.seed = mt_random();
                 o.stream = (uint32_t)mt_random();
-                o.step = (uint32_t)mt_random();
+                o.step = mt_random();
                 o.first_element = n == 17 ? (uint64_t)-9 : n % 2 ? ((uint64_t)1 << 34) - 40 + n : n % 3;
                 stochastic(to, n, o, n % 7 == 5);
             }

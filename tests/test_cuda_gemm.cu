@@ -459,15 +459,15 @@ static void fp8_product(mpt_format fa, mpt_format fb, mpt_format fd, bool row_ma
                         int64_t k = 48, int64_t pad = 16)
 {
     const Case  c = {fa, fb, fd, 32, 16, k, pad, row_major, !row_major, row_major, e, 1.0f, 0.0f};
-    const float scales[3] = {0.5f, 0.25f, 1.0f};
+    const float scales[3] = {1.0f, 0.25f, 0.5f};
     float      *device = nullptr, amax = -1.0f;
     Operands    o(c);
     CU(cudaMalloc((void **)&device, 4 * sizeof *device));
     CU(cudaMemcpy(device, scales, sizeof scales, cudaMemcpyHostToDevice));
-    o.g.a_scale = device;
+    o.g.a_scale = device + 2;         /* both off 16 bytes, one of them by 8 */
     o.g.b_scale = device + 1;
     if (is_fp8(fd)) {
-        o.g.d_scale = device + 2;
+        o.g.d_scale = device;
         o.g.d_amax = device + 3;
     }
     STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
@@ -664,7 +664,7 @@ TEST(block_scaled_refusals)
     const auto expect = [&](mpt_gemm_args g, unsigned problem, mpt_status status) {
         g.a = g.b = g.bias = g.d = some.data();
         if (!g.a_scale && status != MPT_E_ARG) g.a_scale = some.data();
-        g.b_scale = some.data();
+        if (!g.b_scale) g.b_scale = some.data();
         CHECK((mpt_gemm_advice(compute_capability, &g).problems & problem) == problem);
         STATUS(mpt_cuda_gemm(gpu.cuda, &g, gpu.stream), status);
         const unsigned first = problem & (0u - problem);
@@ -685,6 +685,8 @@ TEST(block_scaled_refusals)
     g = nv, g.k = 48;
     expect(g, MPT_GEMM_FP8_PAD | MPT_GEMM_BLOCKS, MPT_E_UNSUPPORTED);
     g = nv, g.a_scale = (const char *)some.data() + 8;
+    expect(g, MPT_GEMM_BLOCKS, MPT_E_UNSUPPORTED);
+    g = nv, g.b_scale = (const char *)some.data() + 8;
     expect(g, MPT_GEMM_BLOCKS, MPT_E_UNSUPPORTED);
     g = nv, g.n = 31;
     expect(g, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED);
@@ -960,6 +962,56 @@ TEST(advice)
     g.ldb = 64;
     CHECK_EQ_U(mpt_gemm_advice(100, &g).problems, MPT_GEMM_FINE);
     CHECK_EQ_U(mpt_gemm_advice(120, &g).problems, MPT_GEMM_FP8_LAYOUT);
+    g = mpt_gemm_args();
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldd = 64;
+    g.a_format = g.b_format = g.d_format = MPT_BF16;
+    g.batch = 2;
+    g.a_stride = g.b_stride = g.d_stride = 64 * 64;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_FINE);
+    for (int64_t *p : {&g.a_stride, &g.b_stride, &g.d_stride, &g.lda, &g.ldb, &g.ldd}) {
+        const mpt_gemm_args saved = g;
+        *p += 1;
+        if (p == &g.ldd) g.d_stride += 64;
+        CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_PAD_LD);
+        g = saved;
+        if (p != &g.a_stride && p != &g.b_stride) continue;
+        *p = 0;
+        CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_FINE);
+        *p = -8;
+        CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_SHAPE);
+        g = saved;
+    }
+    g.d_stride = 64 * 64 - 8;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_SHAPE);
+    g.d_stride = 64 * 64;
+    g.batch = 0x80000000u;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_SHAPE);
+    g.batch = 0;
+    g.d = (void *)8;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_ALIGN);
+    g.d = NULL;
+    g.epilogue = MPT_EPILOGUE_GELU | MPT_EPILOGUE_AUX;
+    g.ldaux = 64;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_FINE);
+    g.aux = (void *)8;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_EPILOGUE);
+    g.aux = NULL;
+    g.batch = 2;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_EPILOGUE);
+    g.batch = 0;
+    g.epilogue = 0;
+    for (int64_t *p : {&g.k, &g.m, &g.n}) {     /* lines of a, then a and d, that are no multiple of 16 */
+        g.a_format = MPT_E4M3;
+        g.b_format = MPT_E5M2;
+        g.trans_a = p == &g.k;
+        g.trans_b = p == &g.n;
+        g.epilogue = MPT_EPILOGUE_GELU | MPT_EPILOGUE_AUX;
+        CHECK(mpt_gemm_advice(100, &g).problems & MPT_GEMM_EPILOGUE);
+        g.epilogue = 0;
+        *p = 56;
+        CHECK(mpt_gemm_advice(100, &g).problems & MPT_GEMM_FP8_PAD);
+        *p = 64;
+    }
 #define MPTI_X(id, bit, refused, text) CHECK_EQ_S(mpt_gemm_problem_text(id), text);
     MPT_GEMM_PROBLEMS(MPTI_X)
 #undef MPTI_X
@@ -1004,6 +1056,17 @@ TEST(plans)
     unsigned long before = mpt_emu::blas().heuristics;
     product(c);
     product(c);
+    CHECK_EQ_U(mpt_emu::blas().heuristics, before);
+    {
+        Operands o(c);                  /* the same kind, said in another way */
+        o.g.batch = 1u;
+        o.g.ldaux = 7;
+        o.g.bias_format = MPT_BF16;
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+        if (o.g.trans_a) o.g.trans_a = 2u;
+        if (o.g.trans_b) o.g.trans_b = 2u;
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+    }
     CHECK_EQ_U(mpt_emu::blas().heuristics, before);
     c.beta = 1.0f;
     product(c);

@@ -98,7 +98,10 @@ struct Optimizer {
     }                                                                                                    \
     static mpt_status device_##name(const mpt_cuda_list *list, mpt_cuda_state *state, const void *o)     \
     {                                                                                                    \
-        return mpt_cuda_##name##_step(gpu.cuda, list, state, (const mpt_##name *)o, gpu.stream);         \
+        mpt_##name own = *(const mpt_##name *)o;                                                         \
+        own.lr = 0.7f;                  /* not read, nor is t: the device's count */                      \
+        own.t = 12345;                                                                                   \
+        return mpt_cuda_##name##_step(gpu.cuda, list, state, &own, gpu.stream);         \
     }
 #define X(id, name, hyper, needs, passes, device) X_##device(name)
 MPT_OPTIMIZERS(X)
@@ -133,7 +136,10 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
     CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
     OK(mpt_cuda_list_create(gpu.cuda, &list, device.data(), device.size()));
     OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, o.lr));
-    *o.t = 0;
+    got.scaler = scaler;
+    got.lr = o.lr;
+    got.t = *o.t = storage % 2 ? ((uint64_t)1 << 32) - 2 : 0u;
+    OK(mpt_cuda_state_set(gpu.cuda, state, &got, gpu.stream));
     *o.options = (*o.options & MPT_STEP_AMSGRAD) | (storage % 2 ? MPT_STEP_ZERO_GRADS : 0u) |
                  (param == MPT_BF16 ? MPT_STEP_MAXIMIZE : 0u);
     for (int k = 0; k < 4; k++) {
@@ -155,7 +161,7 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
         CHECK_EQ_U(got.misuse, 0u);
         for (auto &b : tensors) CHECK(b->same());
     }
-    CHECK_EQ_U(got.t, 3u);
+    CHECK_EQ_U(got.t, *o.t);
     CHECK_EQ_I(mpt_grads_zero(host.data(), host.size()), MPT_OK);
     OK(mpt_cuda_grads_zero(gpu.cuda, list, gpu.stream));
     CU(cudaStreamSynchronize(gpu.stream));
@@ -246,6 +252,7 @@ TEST(refusals)
         OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.1f));
         CHECK_EQ_I(mpt_cuda_lion_step(gpu.cuda, shared, state, &lion, gpu.stream), MPT_E_ARG);
         CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "share a gradient") != NULL);
+        OK(mpt_cuda_check(gpu.cuda, shared, state, gpu.stream));
         CHECK_EQ_I(mpt_cuda_unscale(gpu.cuda, shared, state, gpu.stream), MPT_E_ARG);
         CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "divided twice") != NULL);
         CHECK_EQ_I(mpt_cuda_grads_zero(gpu.cuda, NULL, gpu.stream), MPT_E_ARG);
@@ -255,6 +262,13 @@ TEST(refusals)
         lion.options = 0u;
     }
     CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
+    for (void **p : {&lacking.param, &lacking.extra, (void **)&lacking.v_max}) {
+        lacking = b.device;
+        *p = (char *)*p + 1;
+        CHECK_EQ_I(mpt_cuda_list_create(gpu.cuda, &list, &lacking, 1), MPT_E_ARG);
+    }
+    lacking = b.device;
+    lacking.extra = nullptr;
     OK(mpt_cuda_list_create(gpu.cuda, &list, &lacking, 1));
     OK(mpt_cuda_list_create(gpu.cuda, &whole, &b.device, 1));
     OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.1f));
@@ -267,12 +281,25 @@ TEST(refusals)
     CHECK_EQ_I(mpt_cuda_lion_step(gpu.cuda, whole, state, &lion, gpu.stream), MPT_E_ARG);
     CHECK_EQ_I(mpt_cuda_lamb_step(gpu.cuda, whole, state, NULL, gpu.stream), MPT_E_ARG);
     lamb = mpt_lamb_defaults();
+    lamb.options = MPT_STEP_AMSGRAD;
+    CHECK_EQ_I(mpt_cuda_lamb_step(gpu.cuda, whole, state, &lamb, gpu.stream), MPT_E_ARG);
+    lamb.options = 0u;
     mpt_cuda_list_destroy(list);
+    const mpt_tensor twice[2] = {b.device, b.device};
+    for (int count = 1; count < 3; count++) {
+        mpt_tensor other[2] = {twice[0], twice[1]};
+        if (count == 1) other[0].n = 99;
+        OK(mpt_cuda_list_create(gpu.cuda, &list, other, (size_t)count));
+        CHECK_EQ_I(mpt_cuda_accumulate(gpu.cuda, list, whole, gpu.stream), MPT_E_ARG);
+        CHECK_EQ_I(mpt_cuda_accumulate(gpu.cuda, whole, list, gpu.stream), MPT_E_ARG);
+        mpt_cuda_list_destroy(list);
+    }
     lacking = b.device;
     lacking.whole = 101;
     OK(mpt_cuda_list_create(gpu.cuda, &list, &lacking, 1));
     CHECK_EQ_I(mpt_cuda_lamb_step(gpu.cuda, list, state, &lamb, gpu.stream), MPT_E_ARG);
     CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "mpt_tensors_validate") != NULL);
+    lamb.options = MPT_STEP_ZERO_GRADS;
     OK(mpt_cuda_lamb_step(gpu.cuda, whole, state, &lamb, gpu.stream));      /* without a check: misuse */
     CU(cudaStreamSynchronize(gpu.stream));
     mpt_cuda_state got;

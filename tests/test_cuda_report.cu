@@ -295,8 +295,21 @@ TEST(combine_one_rank)
     }
 }
 
+static int sees_refusal(void *user, double *values, size_t, mpt_stream stream)
+{
+    CU(cudaStreamSynchronize(stream));
+    CU(cudaMemcpy(user, values + 4, sizeof *values, cudaMemcpyDeviceToHost));
+    return 0;
+}
+
 TEST(combine_refusals)
 {
+    Rank far(100, false, (size_t)280 * 16384, (size_t)300 * 16384);  /* beyond the 256 slots */
+    const auto alone = [](void *, double *, size_t) { return 0; };
+    const auto alone_there = [](void *, double *, size_t, mpt_stream) { return 0; };
+    CHECK_EQ_I(mpt_step_combine(&far.scaler, &far.step, &far.host, 1, alone, NULL), MPT_OK);
+    STATUS(mpt_cuda_combine(gpu.cuda, far.list, far.state, alone_there, NULL, gpu.stream), MPT_OK);
+    far.compare();
     Rank           r(100, false);
     mpt_cuda_state got;
     STATUS(mpt_cuda_combine(gpu.cuda, NULL, r.state, alone_on_device, NULL, gpu.stream), MPT_E_ARG);
@@ -304,8 +317,10 @@ TEST(combine_refusals)
     STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, NULL, NULL, gpu.stream), MPT_E_ARG);
     STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, broken, NULL, gpu.stream), MPT_E_DATA);
     STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, mpt_cuda_nccl_reduce, NULL, gpu.stream), MPT_E_DATA);
+    double told = 0.0;
     STATUS(mpt_cuda_scaler_update(gpu.cuda, r.state, gpu.stream), MPT_OK);
-    STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, alone_on_device, NULL, gpu.stream), MPT_OK);
+    STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, sees_refusal, &told, gpu.stream), MPT_OK);
+    CHECK(told == 1.0);                 /* the other ranks hear of it */
     CU(cudaStreamSynchronize(gpu.stream));
     CU(cudaMemcpy((void *)&got, r.state, sizeof got, cudaMemcpyDeviceToHost));
     CHECK_EQ_U(got.misuse, 1u);         /* after the update: too late */

@@ -1676,6 +1676,12 @@ TEST(raised_flags_are_added)
     CHECK_EQ_U(flags, MPT_FLAG_DIVBYZERO);
 }
 
+TEST(ulp_below_a_scale)
+{
+    const double least = mpt_format_get(MPT_E8M0)->min_normal;
+    CHECK(mpt_ulp(MPT_E8M0, least / 2.0) == least);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1729,5 +1735,6 @@ int main(int argc, char **argv)
     RUN(pairs_bad_arguments);
     RUN(simd_name);
     RUN(raised_flags_are_added);
+    RUN(ulp_below_a_scale);
     return mt_end();
 }

@@ -727,6 +727,28 @@ TEST(checked_with_words_of_ones_own)
     CHECK_EQ_I(mpt_stochastic_n(MPT_F32, h, x, 0, &o), MPT_E_UNSUPPORTED);
 }
 
+TEST(strided_tiles)
+{
+    static float   x[1000];
+    static mpt_f16 h[1000];
+    size_t         i;
+    for (i = 0; i < 1000u; i++)
+        x[i] = (float)(i + 1u);
+    CHECK_EQ_I(mpt_convert_strided(MPT_F16, h + 999, -2, MPT_F32, x, 4, 1000u, NULL, NULL), MPT_OK);
+    for (i = 0; i < 1000u; i++)
+        CHECK_EQ_U(h[999u - i].bits, mpt_f16_from_f32(x[i]).bits);
+}
+
+/* Of three subnormals of f16, one is not. */
+TEST(inexact_subnormals)
+{
+    static const double x[] = {1.5 / 16777216.0, 1.0 / 16777216.0, 3.0 / 16777216.0};
+    size_t              count = 0, first = 0;
+    CHECK_EQ_I(mpt_inexact_n(MPT_F16, MPT_F64, x, 3u, &count, &first), MPT_OK);
+    CHECK_EQ_U(count, 1u);
+    CHECK_EQ_U(first, 0u);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -748,5 +770,7 @@ int main(int argc, char **argv)
     RUN(checked_conversion);
     RUN(inexact_elements);
     RUN(checked_with_words_of_ones_own);
+    RUN(strided_tiles);
+    RUN(inexact_subnormals);
     return mt_end();
 }

@@ -567,6 +567,34 @@ TEST(block_between_fences)
             }
 }
 
+/* Amax of 6 times a tie of scales: to even. */
+TEST(nvfp4_scale_ties)
+{
+    static const float   amax[] = {6.375f, 7.125f};    /* 6 * a tie of scales */
+    static const uint8_t want[] = {0x38, 0x3a};
+    uint8_t              codes[1], scale[1];
+    size_t               i;
+    for (i = 0; i < 2; i++) {
+        CHECK_EQ_I(mpt_block_quantize_n(MPT_NVFP4, codes, scale, &amax[i], 1u, NULL), MPT_OK);
+        CHECK_EQ_U(scale[0], want[i]);
+    }
+}
+
+/* Under the least tensor scale. */
+TEST(nvfp4_tiny)
+{
+    float          x[2];
+    mpt_block_opts o;
+    uint8_t        codes[2], scale[1];
+    memset(&o, 0, sizeof o);
+    o.tensor_scale = mpti_f32_make(1u);
+    x[0] = mpti_f32_make(6u), x[1] = mpti_f32_make(2u);     /* scale 1: elements 6 and 2 */
+    CHECK_EQ_I(mpt_block_quantize_n(MPT_NVFP4, codes, scale, x, 2u, &o), MPT_OK);
+    CHECK_EQ_U(scale[0], 0x38u);
+    CHECK_EQ_U(codes[0], 7u);
+    CHECK_EQ_U(codes[1], 4u);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -580,5 +608,7 @@ int main(int argc, char **argv)
     RUN(packing);
     RUN(block_bad_arguments);
     RUN(block_between_fences);
+    RUN(nvfp4_scale_ties);
+    RUN(nvfp4_tiny);
     return mt_end();
 }

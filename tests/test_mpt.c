@@ -1921,6 +1921,60 @@ TEST(records_and_lists_of_two_lengths)
         CHECK_EQ_I(mpt_tensors_shard(&list, 0, (size_t)0xffffffffu + 1u), MPT_E_ARG);
 }
 
+/* The squares are subnormal floats: the chunk is summed again, scaled. */
+TEST(small_sums_are_exact)
+{
+    static float g[16384];
+    mpt_tensor   t = mpt_tensor_grad_f32("g", g, 16384u);
+    mpt_scaler   s;
+    mpt_step     step;
+    double       want;
+    size_t       i;
+    memset(&step, 0, sizeof step);
+    for (i = 0; i < 16384u; i++)
+        g[i] = 1.1011e-21f;             /* its square, 2^-139.3, has 10 bits as a float */
+    want = 16384.0 * ((double)g[0] * (double)g[0]);
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    s.scale = 1.0f, s.wide = 1.0;
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1u, NULL), MPT_OK);
+    CHECK(fabs(step.sumsq - want) < 1e-6 * want);
+}
+
+TEST(clip_at_the_edges)
+{
+    float      g[256];
+    mpt_tensor t = mpt_tensor_grad_f32("g", g, 255u);
+    mpt_scaler s;
+    mpt_step   step;
+    size_t     i;
+    memset(&step, 0, sizeof step);
+    memset(g, 0, sizeof g);
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    g[0] = mpt_scaler_scale(&s, 1.0f), g[255] = 3.0f;
+    CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1u, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_clip(&step, 0.99999994f), MPT_OK);
+    CHECK_EQ_I(mpt_clip_apply(&step, &t, 1u, 0.0f), MPT_OK);
+    CHECK(g[0] == 0.99999994f);         /* the factor next to 1 */
+    for (i = 1; i < 255u; i++)
+        CHECK(g[i] == 0.0f);
+    CHECK(g[255] == 3.0f);              /* one short of a tile: what follows stays */
+}
+
+TEST(accumulate_beyond_a_chunk)
+{
+    static float   sum[16400];
+    static mpt_f16 h[16400];
+    mpt_tensor     dst = mpt_tensor_grad_f32("g", sum, 16400u), src = dst;
+    size_t         i;
+    src.grad = h, src.grad_format = MPT_F16;
+    for (i = 0; i < 16400u; i++)
+        sum[i] = 1.0f, h[i] = mpt_f16_from_f32((float)(i % 1000u));
+    CHECK_EQ_I(mpt_accumulate(&dst, &src, 1u), MPT_OK);
+    for (i = 0; i < 16400u; i++)
+        CHECK(sum[i] == 1.0f + (float)(i % 1000u));
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1992,5 +2046,8 @@ int main(int argc, char **argv)
     RUN(range_print_refusals);
     RUN(range_choice_for_f64);
     RUN(records_and_lists_of_two_lengths);
+    RUN_EXACT(small_sums_are_exact);
+    RUN_EXACT(clip_at_the_edges);
+    RUN(accumulate_beyond_a_chunk);
     return mt_end();
 }

@@ -2420,6 +2420,167 @@ TEST(masters_begin_as_copies)
     }
 }
 
+/* Step 2^32 has no bias left, and is counted. */
+TEST(steps_beyond_32_bits)
+{
+    float         w[2] = {1.0f, 1.0f}, m[2] = {0.0f, 0.0f}, v[2] = {0.0f, 0.0f}, g[2] = {1.0f, -1.0f};
+    mpt_tensor    t = mpt_tensor_grad_f32("w", g, 2u);
+    mpt_adamw     o = mpt_adamw_defaults();
+    mpt_scaler    s;
+    mpt_step      step;
+    memset(&step, 0, sizeof step);
+    t.master = w, t.m = m, t.v = v;
+    o.t = ((uint64_t)1 << 32) - 1u, o.weight_decay = 0.0f;
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    s.updates = ((uint64_t)1 << 32) - 1u;
+    (void)mpt_scaler_scale(&s, 1.0f);
+    g[0] *= s.scale, g[1] *= s.scale;
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1u, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_adamw_step(&o, &step, &t, 1u), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK(o.t == (uint64_t)1 << 32);
+    CHECK(s.updates == (uint64_t)1 << 32);
+    CHECK(fabsf(w[0] - (1.0f - 1e-3f * 0.1f / sqrtf(1e-3f))) < 1e-6f);     /* no bias is left */
+    CHECK(fabsf(w[1] - (1.0f + 1e-3f * 0.1f / sqrtf(1e-3f))) < 1e-6f);
+}
+
+/* Counters beyond 2^32, and roots of large ones. */
+TEST(constants_of_late_steps)
+{
+    const uint64_t late = (uint64_t)1 << 32;
+    mpt_sgd        sgd;
+    mpt_adamw      adamw = mpt_adamw_defaults();
+    mpt_adafactor  ada = mpt_adafactor_defaults();
+    mpt_step       step;
+    memset(&sgd, 0, sizeof sgd);
+    memset(&step, 0, sizeof step);
+    step.grad_factor = step.clip_factor = 1.0f;
+    sgd.lr = 1.0f, sgd.momentum = 0.5f, sgd.dampening = 0.25f, sgd.t = late;
+    CHECK(mpti_sgd_consts(&sgd, &step).fresh == 0.75f);
+    adamw.t = late - 1u;
+    CHECK(mpti_adamw_consts(&adamw, &step).v_factor == 1.0f);
+    adamw.beta2 = 0.99999f, adamw.t = 1000000u;
+    CHECK(fabs((double)mpti_adamw_consts(&adamw, &step).v_factor - 1.0000223) < 2e-6);
+    ada.t = late - 1u;
+    CHECK(mpti_adafactor_consts(&ada, &step).most == 1.0 / 65536.0);
+    ada.t = late;
+    CHECK(mpti_adafactor_consts(&ada, &step).most < 2e-5);
+    CHECK(fabs(mpti_root5(1099511627776.0) - 256.0) < 1e-9);
+}
+
+TEST(adam_eps_of_the_least_float)
+{
+    mpt_adamw o = mpt_adamw_defaults();
+    mpt_step  step;
+    memset(&step, 0, sizeof step);
+    step.grad_factor = step.clip_factor = 1.0f;
+    o.eps = mpti_f32_make(1u);
+    CHECK_EQ_U(mpti_f32_bits(mpti_adamw_consts(&o, &step).eps), 0x00800000u);
+}
+
+TEST(kahan_rest_of_large_weights)
+{
+    CHECK(mpti_kahan_rest(40003.25f, 40000.0f, 1) == 6656.0f);
+    CHECK(mpti_kahan_join(40000.0f, 6656.0f, 1) == 40003.25f);
+}
+
+/* Three matrices of one row: each column mean is one square. */
+TEST(adafactor_matrices_of_one_row)
+{
+    float         w[9], g[9], v[12];
+    mpt_tensor    t = mpt_tensor_grad_f32("w", g, 9u);
+    mpt_adafactor o = mpt_adafactor_defaults();
+    mpt_scaler    s;
+    mpt_step      step;
+    size_t        i;
+    memset(&step, 0, sizeof step);
+    memset(v, 0, sizeof v);
+    t.master = w, t.v = v, t.columns = 3u, t.rows = 1u;
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    for (i = 0; i < 9u; i++)
+        g[i] = mpt_scaler_scale(&s, (float)(i + 1u)), w[i] = 1.0f;
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1u, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_adafactor_step(&o, &step, &t, 1u), MPT_OK);
+    CHECK(v[1] == 77.0f / 3.0f);
+    for (i = 0; i < 9u; i++)            /* each column is one number */
+        CHECK(v[3u + i] == (float)((i + 1u) * (i + 1u)));
+}
+
+/* Parts of a list meet, with bf16 moments, too. */
+TEST(shards_meet)
+{
+    enum { N = 3 * 16384 + 2 };
+    static uint16_t v_max[N];
+    static float    g[N];
+    mpt_tensor      item[1];
+    mpt_tensors     list;
+    size_t          part, at = 0;
+    for (part = 0; part < 3u; part++) {
+        CHECK_EQ_I(mpt_tensors_init(&list, item, 1u, MPT_F32, MPT_F32), MPT_OK);
+        list.model.moments = MPT_MOMENTS_BF16, list.model.v_max = v_max;
+        CHECK_EQ_I(mpt_tensors_add(&list, "w", N, NULL, g, NULL, NULL, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_shard(&list, part, 3u), MPT_OK);
+        CHECK_EQ_U(item[0].first, at);
+        CHECK(item[0].v_max == (void *)(v_max + at));
+        at += item[0].n;
+    }
+    CHECK_EQ_U(at, N);
+}
+
+/* Half a tile: what follows stays. */
+TEST(half_a_tile_ends_there)
+{
+    static float w[256], m[256], v[256], g[256];
+    mpt_tensor   t = mpt_tensor_grad_f32("w", g, 128u);
+    mpt_adamw    o = mpt_adamw_defaults();
+    mpt_scaler   s;
+    mpt_step     step;
+    size_t       i;
+    memset(&step, 0, sizeof step);
+    for (i = 0; i < 256u; i++)
+        w[i] = m[i] = v[i] = g[i] = 1.0f;
+    t.master = w, t.m = m, t.v = v;
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1u, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_adamw_step(&o, &step, &t, 1u), MPT_OK);
+    for (i = 128; i < 256u; i++)
+        CHECK(w[i] == 1.0f && m[i] == 1.0f && v[i] == 1.0f);
+}
+
+/* Equal tensors of a list have streams of their own, in every pass and piece. */
+TEST(streams_of_equal_tensors)
+{
+    enum { N = 8 * 16384 + 512 };
+    static mpt_bf16 w[2][N];
+    static float    g[N], m[2][N], v[2][N];
+    mpt_tensor      t[2];
+    mpt_scaler      s;
+    mpt_step        step;
+    size_t          i, k;
+    int             lamb;
+    for (lamb = 0; lamb < 2; lamb++) {
+        mpt_adamw o = mpt_adamw_defaults();
+        memset(&step, 0, sizeof step);
+        memset(m, 0, sizeof m);
+        memset(v, 0, sizeof v);
+        CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+        for (i = 0; i < N; i++) {
+            g[i] = mpt_scaler_scale(&s, 1.0f);
+            w[0][i] = w[1][i] = mpt_bf16_from_f32(1.0f);
+        }
+        for (k = 0; k < 2u; k++) {
+            t[k] = mpt_tensor_grad_f32("w", g, N);
+            t[k].param = w[k], t[k].param_format = MPT_BF16, t[k].storage = MPT_STORE_STOCHASTIC;
+            t[k].m = m[k], t[k].v = v[k];
+        }
+        CHECK_EQ_I(mpt_check(&s, &step, t, 2u, NULL), MPT_OK);
+        CHECK_EQ_I(lamb ? mpt_lamb_step(&o, &step, t, 2u) : mpt_adamw_step(&o, &step, t, 2u), MPT_OK);
+        CHECK(memcmp(w[0], w[1], 512u * sizeof w[0][0]) != 0);
+        CHECK(memcmp(w[0] + N - 512, w[1] + N - 512, 512u * sizeof w[0][0]) != 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -2478,5 +2639,13 @@ int main(int argc, char **argv)
     RUN(steps_wherever_arrays_begin);
     RUN(masters_begin_as_copies);
     RUN(no_copy_that_is_the_master_again);
+    RUN_EXACT(steps_beyond_32_bits);
+    RUN_EXACT(constants_of_late_steps);
+    RUN_EXACT(adam_eps_of_the_least_float);
+    RUN_EXACT(kahan_rest_of_large_weights);
+    RUN_EXACT(adafactor_matrices_of_one_row);
+    RUN(shards_meet);
+    RUN_EXACT(half_a_tile_ends_there);
+    RUN_EXACT(streams_of_equal_tensors);
     return mt_end();
 }

@@ -1148,6 +1148,61 @@ TEST(cross_entropy_without_result)
     CHECK(loss == 0.0f);
 }
 
+/* Rows of 100000 columns: one is hot; the sum is in double. */
+TEST(rows_of_a_vocabulary)
+{
+    enum { COLS = 100000 };
+    static float   x[COLS], y[COLS], d[COLS];
+    const uint32_t label = 5u;
+    size_t         i;
+    for (i = 0; i < COLS; i++)
+        x[i] = 0.0f, y[i] = 1e-5f, d[i] = 1.0f;
+    CHECK_EQ_I(mpt_softmax_grad(d, MPT_F32, d, MPT_F32, y, MPT_F32, 1u, COLS), MPT_OK);
+    CHECK(fabsf(d[0]) < 1e-11f);        /* the sum, in double, is 1 */
+    CHECK_EQ_I(mpt_cross_entropy(x, MPT_F32, &label, 1u, COLS, NULL, d, MPT_F32, 1.0f), MPT_OK);
+    for (i = 0; i < COLS; i++)
+        CHECK((d[i] < 0.0f) == (i == label));
+}
+
+TEST(gemm_without_a_product_of_long_rows)
+{
+    float  c[2][300];
+    size_t i;
+    for (i = 0; i < 300u; i++)
+        c[0][i] = c[1][i] = 2.0f;
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 2u, 300u, 0u, 1.0f, NULL, MPT_F32, 1u,
+                        NULL, MPT_F32, 300u, 0.5f, c, MPT_F32, 300u, NULL, 0u), MPT_OK);
+    for (i = 0; i < 300u; i++)
+        CHECK(c[0][i] == 1.0f && c[1][i] == 1.0f);
+}
+
+/* The labels of late rows; the sum of losses, and the loss of a sure row, in double. */
+TEST(cross_entropy_of_many_rows)
+{
+    enum { ROWS = 20000 };
+    static float    x[ROWS][2], d[ROWS][2];
+    static uint32_t label[ROWS];
+    float           loss;
+    size_t          i;
+    for (i = 0; i < ROWS; i++)
+        x[i][0] = x[i][1] = 0.0f, label[i] = i >= 300u && i % 3u == 0u;
+    CHECK_EQ_I(mpt_cross_entropy(x, MPT_F32, label, ROWS, 2u, &loss, d, MPT_F32, 1.0f), MPT_OK);
+    CHECK(loss == (float)log(2.0));
+    for (i = 0; i < ROWS; i++)
+        CHECK(d[i][label[i]] < 0.0f && d[i][!label[i]] > 0.0f);
+    x[0][0] = 20.0f;
+    CHECK_EQ_I(mpt_cross_entropy(x, MPT_F32, label, 1u, 2u, &loss, NULL, MPT_F32, 1.0f), MPT_OK);
+    CHECK(loss > 2.06e-9f && loss < 2.07e-9f);
+}
+
+TEST(bias_of_one_column)
+{
+    float       x[3] = {1.0f, 2.0f, 3.0f};
+    const float bias[3] = {10.0f, 90.0f, 90.0f};
+    CHECK_EQ_I(mpt_bias_add(x, MPT_F32, bias, MPT_F32, 3u, 1u), MPT_OK);
+    CHECK(x[0] == 11.0f && x[1] == 12.0f && x[2] == 13.0f);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1182,5 +1237,9 @@ int main(int argc, char **argv)
     RUN(cross_entropy);
     RUN(gemm_of_long_rows);
     RUN(cross_entropy_without_result);
+    RUN_EXACT(rows_of_a_vocabulary);
+    RUN_EXACT(gemm_without_a_product_of_long_rows);
+    RUN_EXACT(cross_entropy_of_many_rows);
+    RUN_EXACT(bias_of_one_column);
     return mt_end();
 }

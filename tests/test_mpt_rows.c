@@ -744,6 +744,70 @@ TEST(rows_and_products_at_their_ends)
     CHECK_EQ_I(mpt_axpy_strided(c, MPT_F32, 4, 1.0f, row, MPT_E4M3, 4, 0), MPT_E_UNSUPPORTED);
 }
 
+TEST(axpy_of_one_number)
+{
+    static float sum[600];
+    const float  row[4] = {2.0f, 7.0f, 7.0f, 7.0f};
+    size_t       i;
+    memset(sum, 0, sizeof sum);
+    CHECK_EQ_I(mpt_axpy_strided(sum, MPT_F32, 4, 3.0f, row, MPT_F32, 0, 600u), MPT_OK);
+    for (i = 0; i < 600u; i++)
+        CHECK(sum[i] == 6.0f);
+}
+
+TEST(f64_rows_with_one_bad_element)
+{
+    double   w[100], d[100];
+    uint32_t bad;
+    size_t   i, k;
+    for (k = 0; k < 100u; k++) {
+        for (i = 0; i < 100u; i++)
+            w[i] = 1.0, d[i] = i == k ? mpti_f64_make((uint64_t)0x7ff << 52) : 1.0;
+        bad = 0u;
+        CHECK_EQ_I(mpt_axpy_publish_f64(NULL, MPT_F32, w, 0.5, d, 100u, &bad), MPT_OK);
+        CHECK_EQ_U(bad, 1u);
+        for (i = 0; i < 100u; i++)
+            CHECK(w[i] == 1.0);
+    }
+}
+
+/* A bad element at the end of a row, behind blocks of 16. */
+TEST(bad_element_behind_blocks)
+{
+    float    w[50], d[50];
+    uint32_t bad;
+    size_t   n, i;
+    for (n = 1; n <= 50u; n++) {
+        for (i = 0; i < n; i++)
+            w[i] = d[i] = 1.0f;
+        d[n - 1u] = mpti_f32_make(0x7f800000u);
+        bad = 0u;
+        CHECK_EQ_I(mpt_axpy_publish(NULL, MPT_F32, w, 0.5f, d, n, &bad), MPT_OK);
+        CHECK_EQ_U(bad, 1u);
+        for (i = 0; i < n; i++)
+            CHECK(w[i] == 1.0f);
+    }
+}
+
+/* With beta 0 nothing is added, not even -0. */
+TEST(gemm_alpha_of_minus_1)
+{
+    const float a[32] = {2.0f}, b[32] = {3.0f}, zero[32] = {0.0f};
+    float       c[1];
+    int         p;
+    const int   last = last_path;
+    for (p = 0; p <= last; p++) {
+        last_path = p;
+        CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, 1u, 1u, 32u, -1.0f, a, MPT_F32, 32u, b,
+                            MPT_F32, 32u, 0.0f, c, MPT_F32, 1u, NULL, 0u), MPT_OK);
+        CHECK(c[0] == -6.0f);
+        CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, 1u, 1u, 32u, -1.0f, a, MPT_F32, 32u,
+                            zero, MPT_F32, 32u, 0.0f, c, MPT_F32, 1u, NULL, 0u), MPT_OK);
+        CHECK_EQ_U(mpti_f32_bits(c[0]), 0u);
+    }
+    last_path = last;
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -765,5 +829,9 @@ int main(int argc, char **argv)
     RUN(storages_lose_what_the_lint_says);
     RUN(found_inf_stays_set);
     RUN(rows_and_products_at_their_ends);
+    RUN_EXACT(axpy_of_one_number);
+    RUN_EXACT(f64_rows_with_one_bad_element);
+    RUN_EXACT(bad_element_behind_blocks);
+    RUN_EXACT(gemm_alpha_of_minus_1);
     return mt_end();
 }

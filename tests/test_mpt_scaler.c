@@ -2017,6 +2017,43 @@ TEST(made_up_counts_do_not_overflow)
     }
 }
 
+/* A limit that is no float is rounded to one, so that `wide` equals `scale`. */
+TEST(limit_is_a_float)
+{
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
+    mpt_scaler        s;
+    c.max_scale = 100000.1, c.interval = 1;
+    CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_scaler_record(&s, 0, 0u), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK(mpti_f64_bits(s.wide) == mpti_f64_bits((double)s.scale));
+    CHECK(s.scale == 100000.1f);
+}
+
+/* Growth by 4 from below the first scale stops there. */
+TEST(climb_stops_at_home)
+{
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_MPT);
+    mpt_scaler        s;
+    float             least = 65536.0f, after = 0.0f;
+    int               i;
+    c.growth = 4.0;
+    CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
+    for (i = 0; i < 2001; i++) {
+        (void)mpt_scaler_scale(&s, 1.0f);
+        CHECK_EQ_I(mpt_scaler_record(&s, i == 0, 0u), MPT_OK);
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+        least = s.scale < least ? s.scale : least;
+        if (i && s.scale > least) {
+            after = s.scale;
+            break;
+        }
+    }
+    CHECK(least == 32768.0f);
+    CHECK(after == 65536.0f);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -2056,5 +2093,7 @@ int main(int argc, char **argv)
     RUN(fp8_refuses);
     RUN(defaults_are_the_originals);
     RUN(made_up_counts_do_not_overflow);
+    RUN(limit_is_a_float);
+    RUN(climb_stops_at_home);
     return mt_end();
 }
