@@ -718,8 +718,7 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
  *   step  in   after the check, and after mpt_clip if you like
  *   t     in   needs grad
  *   dst   out  [n], not grad itself; zeros for a bad step, which your optimizer should skip
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER unless after a check and before a step
- * of mpt; nothing is written.
+ * Errors (dst is kept): MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER unless between a check and a step of mpt.
  * Exact: one FP32 product with FP32(grad_factor * clip_factor), as in mpt_*_step.  Threads: any. */
 MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float *dst);
 
@@ -2014,8 +2013,7 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
  * change of format, shared by all its readers, named NODE-PORT-CastToFp16-AutoMixedPrecision.
  *   o        in   NULL for mpt_graph_defaults()
  *   summary  out  may be NULL
- * A second rewrite with the same options changes nothing; none undoes an earlier one. To change options, or
- * to add nodes, build the graph anew.
+ * A second rewrite with the same options changes nothing. For other options or nodes build the graph anew.
  * Differences from TensorFlow's pass: (1) loops are repaired until nothing changes; TensorFlow does one
  * round, which may leave an edge with two formats if loops feed each other; (2) MPT_TYPE_FIXED says whether
  * an op has a kernel; TensorFlow asks its registry; (3) FusedBatchNorm and its gradient become V2 by their

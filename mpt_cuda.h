@@ -26,16 +26,16 @@
  *
  *     #define GPU(call) do { if ((call) != MPT_OK) die(mpt_cuda_error_text(gpu)); } while (0)
  *
- * A kernel that fails while it runs makes a later call return an error, such as cudaErrorIllegalAddress. What
- * only the device knows is in the state: look there now and then (mpt_cuda_state_get). misuse above 0 means
- * calls in the wrong order, scaler.verdict above 0 that mpt_scaler_update would return MPT_E_SCALE. 16-bit
- * copies must hold the weights before the first forward pass: mpt_cuda_convert_n.
+ * A kernel that fails while it runs makes a later call return an error, such as cudaErrorIllegalAddress, for
+ * good: synchronize before you save. What only the device knows is in the state: look there now and then
+ * (mpt_cuda_state_get). misuse above 0 means calls in the wrong order, scaler.verdict above 0 that
+ * mpt_scaler_update would return MPT_E_SCALE. Fill copies before the first forward: mpt_cuda_convert_n.
  *
  * Scale, found_inf, step count, norm and learning rate live in one struct in device memory. So the calls only
  * queue work on a stream; they do not wait for the GPU, allocate device memory or read anything back, except
- * those named create, open, destroy or _sync. The kernels use the per-element functions of mpt_half.h and
- * mpt.h and add in the same order: results equal those of the CPU bit for bit (but for the bits of NaNs), if
- * the CPU code is compiled without fast-math. Those of matrix products, which cublasLt computes, may differ.
+ * those named create, open, destroy, _sync or state_get, and reductions of yours. The kernels use the
+ * per-element functions of mpt_half.h and mpt.h and add in the same order: results equal those of the CPU bit
+ * for bit (but for the bits of NaNs, and cublasLt's products), if it was compiled without fast-math.
  *
  * What it does NOT do: your forward and backward pass; managed memory; FP8 optimizer state; Adafactor; row
  * calls; a step count or record for each list (all lists of a state have one); mpt_weights_set, mpt_publish,
@@ -126,7 +126,8 @@ MPT_CUDA_DEF int mpt_cuda_error_code(const mpt_cuda *c);
  * destroy calls wait too, and accept NULL. */
 
 /* mpt_cuda_list_create, mpt_cuda_list_destroy -- put a tensor list into a device table, so that one launch
- * serves all tensors; and free the table, but not the arrays of the tensors.
+ * serves all tensors; and free the table, but not the arrays. List, state and arrays must outlive what was
+ * queued with them, also in graphs that are replayed.
  *   tensors  in   [count], in host memory; the arrays they point to are in device memory. Formats, storage
  *                 and moments may be any of mpt.h's, and differ from tensor to tensor; each tensor needs
  *                 grad (a step tests its other needs). Parts of tensors need no `sums`. The table is a
@@ -222,7 +223,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
 /* The calls of the training step of mpt.h, queued on a stream. The device checks their order, since a graph
  * replays them without the host: a call in the wrong order adds 1 to state->misuse, and does to step and
  * scaler what a refused call does on the CPU: a loop that goes on may be refused for good, until
- * mpt_cuda_state_set with a zeroed `step`. On an error they write nothing. */
+ * mpt_cuda_state_set with a zeroed `step`. On an error they write nothing, but for MPT_E_CUDA of LAMB. */
 
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
  *   format  in      MPT_F32, MPT_F16 or MPT_BF16; any other is MPT_E_UNSUPPORTED
@@ -269,7 +270,8 @@ MPT_CUDA_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, const mpt_cuda_list *list,
                                          mpt_cuda_reduce_fn *reduce, void *user, mpt_stream stream);
 
 /* mpt_cuda_nccl_reduce -- an mpt_cuda_reduce_fn for NCCL; user is an ncclComm_t. Needs MPT_USE_NCCL, defined
- * where mpt_cuda.h is implemented, and -lnccl.  Returns: 0, or nonzero; without MPT_USE_NCCL nonzero. */
+ * where mpt_cuda.h is implemented, and -lnccl. Not between ncclGroupStart and ncclGroupEnd, which delay the
+ * sum: let a thread or process serve each GPU.  Returns: 0, or nonzero; without MPT_USE_NCCL nonzero. */
 MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream);
 
 /* mpt_cuda_sgd_step, mpt_cuda_adamw_step ... -- as mpt_sgd_step, mpt_adamw_step ..., for every storage, in
@@ -278,8 +280,7 @@ MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_
  *          state: o->lr (though it must be valid) and o->t are ignored.
  * Parameter groups (lr_times, decay_times, no_decay) are those of the list's tensors. To use several
  * optimizers in one step, check one list of all tensors, then step lists that are parts of it, all but the
- * last with MPT_STEP_STAYS_OPEN; only the last adds 1 to state->t. For stochastic rounding, give each of
- * these lists its own seed.
+ * last with MPT_STEP_STAYS_OPEN; only the last adds 1 to state->t. For stochastic rounding, give each a seed.
  * Errors: also MPT_E_ARG wherever the CPU refuses a tensor, or if MPT_STEP_ZERO_GRADS meets a gradient that
  * two tensors share; MPT_E_ORDER if the context's last check, queued or captured, was of this state and of
  * another list (so capture check and step in one graph), or if another list has already taken the step. Of
@@ -1536,7 +1537,8 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
     const float    factor = scale ? *scale : 1.0f;
     const uint32_t x = threadIdx.x % 16 * 8, y = threadIdx.x / 16 * 8;  /* this thread's place in the tile */
     const uint32_t across = (uint32_t)((cols + MPTI_SIDE - 1) / MPTI_SIDE);
-    const uint64_t row = (uint64_t)(blockIdx.x / across) * MPTI_SIDE, col = blockIdx.x % across * MPTI_SIDE;
+    const uint64_t row = (uint64_t)(blockIdx.x / across) * MPTI_SIDE;
+    const uint64_t col = (uint64_t)(blockIdx.x % across) * MPTI_SIDE;
     const uint32_t wide = mpti_inside<8>(col + x, cols), high = mpti_inside<8>(row + y, rows);
     const uint64_t at = (row + y) * cols + col + x;
     uint32_t       most = 0u;
@@ -1886,7 +1888,7 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
     MPTI_REFUSE_AS(name, write_back && !(list->has & MPTI_ZEROES), MPT_E_ARG,
                    "two tensors of the list share a gradient, which would be divided twice");
     if (c->stepped == state) c->stepped = NULL;     /* any list may take the next step */
-    c->checked = state;
+    c->checked = list->context == c ? state : NULL;     /* another one's list may be destroyed unseen */
     c->checked_by = list;
     return mpti_launch_list<MPTI_CHECK_BLOCKS>(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>,
                                                list, stream, list->partial, state, list->part, list->sizes);
