@@ -1061,7 +1061,7 @@ typedef struct mpt_memory {
 
 /* mpt_memory_report -- how much memory a configuration takes. The arrays need not exist: only n, columns,
  * rows, formats, storage and moments are read.
- *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a 16-bit copy), _GRAD, _M, _V, _V_MAX (counted as v) or
+ *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy apart from a master), _GRAD, _M, _V, _V_MAX (counted as v) or
  *              _FACTORS or-ed
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (*report is kept).  Threads: any. */
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,

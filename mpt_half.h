@@ -512,11 +512,10 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  *   src    in      [n] likewise; in TF32 and formats below 8 bits each element holds one code in its low bits
  *   opts   in      NULL for the defaults
  *   flags  in/out  NULL, or the exception flags of all elements are or-ed in
- * Each element becomes what mpt_encode gives for its value; a signaling NaN raises INVALID, and becomes
- * quiet, but a call without options and flags to the same format copies all bits. In place as above. Fast
- * are, each with one rounding:
+ * Each element becomes what mpt_encode gives for its value; a signaling NaN raises INVALID, and becomes quiet
+ * (but without options and flags a format to itself is a copy). In place as above. Fast, with one rounding:
  *   without options and flags, f64, f32, f16, bf16, e4m3 and e5m2 to each other and, more slowly, to the
- *   other formats of 8 bits or fewer but e8m0; any format to itself (a copy);
+ *   other formats of 8 bits or fewer but e8m0; any format to itself;
  *   without flags and with one option, saturation to formats of 8 bits or fewer, flushing between f32, f16
  *   and bf16, and stochastic rounding (by mpt_philox) from f32 to f16 and bf16;
  *   with flags or other options, if the rounding is nearest-even, f32 to f16, bf16, e4m3 and e5m2, for each
@@ -740,6 +739,7 @@ MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf
  * ("0.0001", "65500", which reads as 65504), else with one ("6e-8", "3.39e38"). Hexadecimal: "0x1.8p-3",
  * always with a leading 1, except "0x0p+0" for zero. Inf and NaN: "inf", "nan", "nan(0x1f)" with a payload,
  * "snan(0x1)" if signaling; "-" in front if the sign bit is set (not of FNUZ's NaN). All read back unchanged.
+ *
  * Read form: the whole text must match, without blanks; letters may be of either case:
  *   [+-] digits [. digits] [e [+-] digits]             the digits on one side of the point may be absent
  *   [+-] 0x hexdigits [. hexdigits] [p [+-] digits]    after p: the exponent of 2
