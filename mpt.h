@@ -1085,7 +1085,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 typedef struct mpt_range {
     uint64_t   count, zero;
     uint64_t   flushed;         /* nonzero, but rounds to zero */
-    uint64_t   subnormal;       /* rounds to a subnormal: some bits are lost */
+    uint64_t   subnormal;       /* rounds to a subnormal: bits may be lost */
     uint64_t   normal;
     uint64_t   overflow;        /* finite, rounds to Inf (without Inf: NaN, or the largest number) */
     uint64_t   inf, nan;
@@ -1151,7 +1151,7 @@ typedef struct mpt_range_choice {
     float    scale;             /* 2^log2_scale */
     int      log2_scale;
     int      headroom;          /* doublings left before the largest magnitude overflows; < 0: it does */
-    uint64_t flushed, subnormal, overflow;  /* with that scale, counted by whole binades */
+    uint64_t flushed, subnormal, overflow;  /* with that scale, by whole binades: see headroom, too */
 } mpt_range_choice;
 
 /* Losses that the choice of a scale may accept, as shares of the finite nonzero values, 0 to 1 each. */
@@ -1166,8 +1166,8 @@ typedef struct mpt_range_tolerance {
  * nearest 1. What overflows at every scale is left aside. Without a tolerance no avoidable loss is accepted:
  * a few tiny outliers, or a huge one (-FLT_MAX for missing data), can ask for a scale that suits no other.
  *   headroom   in  bits to keep free above the largest magnitude, 0..30: 3 if you are unsure, 0 for FP4, FP6
- *   tolerated  in  NULL: nothing. What is tolerated counts as no loss. With overflow above 0 the largest
- *                  values are left aside, and headroom counts above the highest binade of the others
+ *   tolerated  in  NULL: nothing. What is tolerated counts as no loss. With overflow above 0 whole binades
+ *                  of largest values are left aside, and headroom counts above the highest of the others
  * Returns: MPT_OK (scale 1 if there are no finite nonzero numbers). */
 MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
                                           const mpt_range_tolerance *tolerated, mpt_range_choice *choice);
@@ -1181,7 +1181,7 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes the next n bytes, however few, and returns 0, or
- * anything else to stop. Drawings apart, numbers ignore the locale; 12 digits; NaN, Inf: null, in CSV "". */
+ * anything else to stop. Numbers: no locale (but drawings), 12 digits, subnormals 0; NaN, Inf: null, CSV "". */
 typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
@@ -1271,7 +1271,7 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
  * number) to 2^-24 (at most 2^38), nearest-even, if that is the processor's mode; the sums are exact. */
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n);
 
-/* mpt_roundoff_merge -- add src to dst, a report with the same format, rounding, scale and seed. */
+/* mpt_roundoff_merge -- add src to dst, a report with the same format, scale and options. */
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src);
 
 /* The figures. Of zeros alone means and SQNR are NaN; SQNR is -Inf with overflow, else +Inf without noise. */
@@ -1468,7 +1468,7 @@ typedef struct mpt_track {
     uint32_t    reserved;               /* 0 */
 } mpt_track;
 
-/* mpt_track_init -- watch a tensor against a format, at the steps that are multiples of `every`; 0: off. */
+/* mpt_track_init -- watch a tensor against a format, in multiples of `every` steps; 0: off. Keeps `name`. */
 MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format format, uint64_t every,
                                   mpt_writer out);
 
@@ -1513,7 +1513,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
  *
  * mpt_dot_strided, mpt_axpy_strided -- the same, with a stride in bytes from each element to the next: for a
  * field of an array of structs (not packed ones: aligned, too), a column of a matrix.
- * Errors: MPT_E_ARG also if elements of y overlap each other or x, unless y is x. */
+ * Errors: MPT_E_ARG also if elements of y meet each other or x (of another stride: its span); y may be x. */
 MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n);
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
                             size_t n);
@@ -1624,8 +1624,8 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
  * as well.  Returns: bytes; 0 without MPT_USE_CBLAS, or if they do not fit a size_t. */
 MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k);
 
-/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = (not +=) the sum of dy[r][c] over r. To add:
- * mpt_gemm of a row of ones and dy, with beta 1. */
+/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = (not +=) the sum of dy[r][c] over r,
+ * in FP32, upwards. To add: mpt_gemm of a row of ones and dy, with beta 1. */
 MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
                                 size_t rows, size_t cols);
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
@@ -3229,10 +3229,10 @@ static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
     return count;
 }
 
-/* Weights and gradients are always compared: a gradient that is the master, too, would be unscaled. */
+/* Where gradients are written, weights count: a gradient that is the master, too, would be unscaled. */
 static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
 {
-    const mpti_touch touch = {t, NULL, needs | MPT_NEEDS_WEIGHT | MPT_NEEDS_PARAM | MPT_NEEDS_GRAD, 0u};
+    const mpti_touch touch = {t, NULL, needs & MPTI_ZEROES ? needs | MPT_NEEDS_WEIGHT : needs, 0u};
     mpti_span        span[MPTI_ARRAYS];
     size_t           i, j;
     mpti_spans(&touch, 0, span);
@@ -4283,11 +4283,11 @@ static void mpti_accumulate_piece(void *context, const mpti_piece *piece)
 MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
 {
     const mpti_touch touch = {dst, src, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD};
-    mpt_status       status = mpti_gradients_ok(dst, count, 0);
+    mpt_status       status = mpti_tensors_ok(dst, count, MPT_NEEDS_GRAD | MPTI_ZEROES, NULL);
     mpti_span        span[MPTI_ARRAYS];
     size_t           i;
     if (status == MPT_OK)
-        status = mpti_gradients_ok(src, count, 0);
+        status = mpti_tensors_ok(src, count, MPT_NEEDS_GRAD, NULL);
     for (i = 0; i < count && status == MPT_OK; i++) {
         mpti_spans(&touch, i, span);
         if (dst[i].n != src[i].n || mpti_spans_meet(&span[MPTI_GRAD], &span[MPTI_MASTER]))
@@ -4308,7 +4308,7 @@ static void mpti_zero_piece(MPTI_UNUSED void *context, const mpti_piece *piece)
 
 MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count)
 {
-    const mpt_status status = mpti_gradients_ok(tensors, count, 0);
+    const mpt_status status = mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD | MPTI_ZEROES, NULL);
     if (status == MPT_OK)
         mpti_pieces(tensors, count, mpti_zero_piece, NULL, NULL);
     return status;
@@ -6259,7 +6259,7 @@ MPTI_NOINLINE static int mpti_range_doublings(const mpt_range *r, uint64_t aside
     int            e = top;
     while (aside && e > MPT_RANGE_EMIN && (above += mpti_range_in(r, e)) <= aside)
         e--;
-    return aside && emax - e > exact ? emax - e : exact;
+    return e < top && emax - e > exact ? emax - e : exact;
 }
 
 /* Fill in what scale 2^k does, counted by whole binades. */
@@ -6402,7 +6402,7 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
                 const uint64_t part = va_arg(v, uint64_t), whole = va_arg(v, uint64_t);
                 const double   real = mpti_share(part, whole, 100.0);
                 const int      below = part && real < 0.5 * least;
-                const int      above = part < whole && real > 100.0 - 0.5 * least;
+                const int      above = part < whole && real >= 100.0 - 0.5 * least;
                 s.length = (size_t)snprintf(buf, sizeof buf, "%s%.*f%%", below ? "<" : above ? ">" : "",
                                             format[-1] - '0', below ? least : above ? 100.0 - least : real);
             } else {
@@ -7550,7 +7550,7 @@ MPTI_NOINLINE static double mpti_shadow_error(mpt_shadowed v)
 MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(mpt_format format, const mpt_shadow_event *v,
                                                         int inputs, double unrounded)
 {
-    const double low = v->out.low;
+    const double low = v->out.low, last = v->in[inputs - 1].low * (v->op == MPT_SHADOW_OP_SUB ? -1.0 : 1.0);
     const int    is_sum = v->op == MPT_SHADOW_OP_ADD || v->op == MPT_SHADOW_OP_SUB ||
                           v->op == MPT_SHADOW_OP_FMA;
     int          i, were_finite = 1, had_nan = 0;
@@ -7574,7 +7574,7 @@ MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(mpt_format format, const
         return MPT_SHADOW_NONE;
     if (fabs(low) < mpt_format_get(format)->min_normal)
         return MPT_SHADOW_UNDERFLOW;
-    if (is_sum && (mpti_magnitude(low) == mpti_magnitude(v->in[inputs - 1].low) ||
+    if (is_sum && (mpti_f64_bits(low) == mpti_f64_bits(last) ||
                    (inputs == 2 && mpti_f64_bits(low) == mpti_f64_bits(v->in[0].low))))
         return MPT_SHADOW_ABSORPTION;
     return MPT_SHADOW_ROUNDING;

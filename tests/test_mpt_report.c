@@ -551,7 +551,7 @@ static int best_scale(const mpt_range *r, int headroom, const mpt_range_toleranc
     for (k = 127; k >= -126; k--) {     /* the largest scale that overflow allows, with the headroom */
         zones_at(r, k + headroom, zone);
         if ((double)zone[3] <= t->overflow * nonzero &&
-            (t->overflow * nonzero >= 1.0 || !overflows(r->format, r->max_abs, k + headroom))) {
+            (zone[3] || !overflows(r->format, r->max_abs, k + headroom))) {
             top = k;
             break;
         }
@@ -2293,6 +2293,25 @@ TEST(drawings_on_a_full_disk)
     (void)fclose(f);
 }
 
+/* An fma that gives -c, rounded, absorbed nothing; 99950 of 100000 are not all. */
+TEST(words_of_reports)
+{
+    static mpt_range   range;
+    const mpt_shadowed x = {1025.0 / 1024.0, 1025.0 / 1024.0}, y = {2046.0 / 1024.0, 2046.0 / 1024.0};
+    const mpt_shadowed z = {-1.0, -1.0};
+    mpt_shadow         s;
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 1e-9), MPT_OK);
+    CHECK(mpt_shadow_apply(&s, MPT_SHADOW_OP_FMA, x, y, z).low == 1.0);
+    CHECK_EQ_U(s.causes[MPT_SHADOW_ROUNDING], 1);
+    (void)mpt_range_init(&range, MPT_F16);
+    range.count = 100000;
+    range.normal = range.binade[-MPT_RANGE_EMIN] = 99950;
+    range.flushed = range.binade[0] = 50;
+    range.max_abs = 1.0, range.min_abs = 1e-300;
+    CHECK_EQ_I(mpt_range_write(&range, MPT_STYLE_DRAWING, "x", sink_open(19999)), MPT_OK);
+    CHECK(has(">99.9% normal"));
+}
+
 /* Seeds must agree to merge; -Inf survives a merge; sqrt reads one operand; nothing seen is a line, too; an
  * empty histogram tells that its writer failed; a sum needs its terms. */
 static int count_lines(void *user, const char *text, size_t n)
@@ -2396,6 +2415,7 @@ int main(int argc, char **argv)
     RUN(drawing_of_a_shadow_run);
     RUN(drawing_of_tracks);
     RUN(drawings_on_a_full_disk);
+    RUN(words_of_reports);
     RUN(promises_at_the_ends_of_reports);
     return mt_end();
 }
