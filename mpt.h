@@ -1181,7 +1181,7 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes the next n bytes, however few, and returns 0, or
- * anything else to stop. Numbers: no locale (but drawings), 12 digits, subnormals 0; NaN, Inf: null, CSV "". */
+ * anything else to stop. No locale (but drawings), 12 digits, subnormals 0; NaN, Inf: null, CSV "". */
 typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
