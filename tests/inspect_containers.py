@@ -616,3 +616,39 @@ for package, file, count in real:
         same = all(torch.equal(ours[n], w.to(kind) if w.is_floating_point() else w)
                    for n, w in weights.items())
         report(code == 0 and same, "%s: converted to %s as torch does" % (package, name), err)
+
+# ---- what no check had noticed when it was changed on purpose ----
+expect(write("long.npy", npy(a[:3], "(3L,)")), {"long": a[:3]})
+expect(write("native.npy", npy(a[:3], "(3,)", "=f4" if sys.byteorder == "little" else ">f4")),
+       {"native": a[:3]})
+expect(write("deep.npy", npy(a[:2], "(%s2,)" % ("1, " * 31))), {"deep": a[:2]})
+refuse(write("keys.npy", npy(a[:2], "(2,), 'shape': (2,)")), "the header has a key twice")
+text = b'{"x":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}}'
+refuse(write("case.safetensors", struct.pack("<Q", len(text)) + text + bytes(4)), "dtype 'f32' is not known")
+code, out, err = run(write("hollow.safetensors", safetensors({"b": [], "a": a[:5]})))
+report(code == 0, "an empty tensor beside one that sorts before it", err)
+text = (b'{"__metadata__":{"mpt.scale.x":"3"},"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}')
+refuse(write("three.safetensors", struct.pack("<Q", len(text)) + text + bytes(4)),
+       "is not a power of two", "--to", "f16", "--convert", path("c.safetensors"))
+text = text.replace(b'"3"', b'"' + str(2.0 ** 1020).encode() + b'"')
+refuse(write("far.safetensors", struct.pack("<Q", len(text)) + text + f32([1])),
+       "does not fit in a double", "--to", "f16", "--scale", "2^10", "--convert", path("c.safetensors"))
+code, out, err = run(write("tiny.npy", npy([-1e-30, 1e-30, 1e30, 1.0], "(4,)")), "--to", "f16", "--saturate",
+                     "--convert", path("c.safetensors"))
+report("converted 4 values: 2 became zero, 2 were rounded, 1 clamped" in out, "counts of losses", out)
+text = b'{"x":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}'
+code, out, err = run(write("wide.safetensors", struct.pack("<Q", len(text)) + text + b"89"), "--to", "f16",
+                     "--convert", path("c.safetensors"))
+report("copied" in out, "e4m3 is not widened", (out, err))
+got = tensors(write("mean.npy", npy([math.nan, 1.0, 3.0], "(3,)")))
+report("mean" in got["mean"] and got["mean"]["mean"] == 2, "the mean of the finite values", got)
+code, out, err = run(write("few.npy", npy([1.0] * 2000 + [1e-9, -1e-9], "(2002,)")))
+report(code == 0 and "to 0" not in out, "shares up to 0.1% are not told", out)
+pairs = [gguf_text("n") + struct.pack("<IIQ", 9, 5, 2) + bytes(8),
+         gguf_text("m") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 9, 1) + struct.pack("<IQ", 0, 1) +
+         b"x"]
+expect(write("v2.gguf", gguf(parts[:1], 2, pairs)), {"w": a})
+got = tensors(path("v2.gguf"))
+report(got["w"]["shape"] == [20, 30], "the shape of a GGUF tensor", got)
+write("sub.onnx", field(7, field(1, field(5, field(11, field(5, initial[0]))))))
+expect(path("sub.onnx"), {"w": a})

@@ -1158,6 +1158,13 @@ TEST(pairs_of_bf16)
     }
 }
 
+TEST(fma_refuses_each_overlap)
+{
+    static mpt_f16 x[9], a[8], c[8];
+    CHECK_EQ_I(mpt_f16_fma_n(x + 1, a, x, c, 8), MPT_E_ARG);
+    CHECK_EQ_I(mpt_f16_fma_n(x, a, x, c, 8), MPT_OK);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1183,5 +1190,6 @@ int main(int argc, char **argv)
     RUN(arrays_whatever_the_control_word);
     RUN(pairs_of_f16);
     RUN(pairs_of_bf16);
+    RUN(fma_refuses_each_overlap);
     return mt_end();
 }

@@ -728,6 +728,32 @@ TEST(stochastic_shares)
         }
 }
 
+TEST(texts_at_their_ends)
+{
+    uint64_t code = 1u;
+    size_t   end = 9u;
+    CHECK_EQ_I(mpt_from_text(MPT_F16, "0x1", 1, NULL, NULL, &code, &end), MPT_OK);
+    CHECK(code == 0u && end == 1u);                         /* the x lies beyond the length */
+    CHECK_EQ_I(mpt_from_text(MPT_F16, "1p3", MPT_TEXT_TO_NUL, NULL, NULL, &code, &end), MPT_E_DATA);
+    CHECK_EQ_U(end, 1u);
+    CHECK_EQ_I(mpt_from_text(MPT_F64, "nan(0x4000000000001)", MPT_TEXT_TO_NUL, NULL, NULL, &code, NULL),
+               MPT_OK);
+    CHECK_EQ_U(code, (uint64_t)0x7ffc0000 << 32 | 1u);
+    CHECK_EQ_I(mpt_from_text(MPT_E4M3, "snan", MPT_TEXT_TO_NUL, NULL, NULL, &code, NULL), MPT_OK);
+    CHECK_EQ_U(code, 0x7fu);
+}
+
+TEST(least_normals)
+{
+    mpt_format_info s;
+    char            text[MPT_TEXT_MAX];
+    (void)mpt_to_text(text, sizeof text, MPT_TF32, 0x400u); /* the gap below is as wide as that above */
+    CHECK_EQ_S(text, "1.175e-38");
+    CHECK_EQ_I(mpt_format_define(&s, "s", 2, 0, -150, MPT_SPECIALS_SCALE), MPT_OK);
+    (void)mpt_to_text_as(text, sizeof text, &s, 0u, 0);
+    CHECK_EQ_S(text, "2e45");                               /* 2^150: 1e45 is nearer to the 2^149 below it */
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -742,5 +768,7 @@ int main(int argc, char **argv)
     RUN(malformed_text_tells_where);
     RUN(options_reach_the_rounding);
     RUN(stochastic_shares);
+    RUN(texts_at_their_ends);
+    RUN(least_normals);
     return mt_end();
 }

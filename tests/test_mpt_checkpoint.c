@@ -860,6 +860,29 @@ TEST(golden_bytes)
     CHECK(!memcmp(buffer, other, sizeof golden));
 }
 
+TEST(older_versions_and_trailing_bytes)
+{
+    uint64_t      counter = 7u;
+    unsigned char saved[1024], longer[1024 + 8];
+    mpt_state     s;
+    size_t        bytes = 0;
+    memset(&s, 0, sizeof s);
+    s.counters = &counter, s.counter_count = 1;
+    CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
+    if (!CHECK(bytes <= sizeof saved))
+        return;
+    CHECK_EQ_I(mpt_state_save(&s, saved, bytes), MPT_OK);
+    memset(longer, 0, sizeof longer);
+    memcpy(longer, saved, bytes - 8);
+    longer[16] = (unsigned char)(bytes & 0xffu);            /* the length, without the checksum */
+    longer[17] = (unsigned char)(bytes >> 8);
+    checkpoint_sum_again(longer, bytes + 8);
+    CHECK_EQ_I(mpt_state_load(&s, longer, bytes + 8), MPT_E_DATA);
+    saved[8] = 2;
+    checkpoint_sum_again(saved, bytes);
+    CHECK_EQ_I(mpt_state_load(&s, saved, bytes), MPT_E_DATA);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -874,5 +897,6 @@ int main(int argc, char **argv)
     RUN(changed_signs_are_seen);
     RUN(sums_of_any_length);
     RUN(golden_bytes);
+    RUN(older_versions_and_trailing_bytes);
     return mt_end();
 }

@@ -1858,6 +1858,152 @@ TEST(sizes_of_outputs)
     CHECK_EQ_I(mpt_graph_output_add(&g, type, most, NULL), MPT_OK);
 }
 
+static uint32_t two_types(mpt_graph *g, const char *name, const char *op, uint32_t *type)
+{
+    uint32_t node = 0u, k;
+    CHECK_EQ_I(mpt_graph_node_add(g, name, op, NULL, 0u, &node), MPT_OK);
+    for (k = 0; k < 2u; k++) {
+        CHECK_EQ_I(mpt_graph_type_add(g, node, k ? "B" : "A", (int32_t)MPT_F32, 0u, &type[k]), MPT_OK);
+        CHECK_EQ_I(mpt_graph_output_add(g, type[k], 10u, NULL), MPT_OK);
+    }
+    return node;
+}
+
+TEST(rows_keep_the_kind_of_an_op)
+{
+    static const mpt_list_row rows[] = {{"Merge", MPT_LIST_CLEAR, MPT_LIST_ADD},
+                                        {"NextIteration", MPT_LIST_NONE, MPT_LIST_REMOVE}};
+    mpt_graph         g;
+    mpt_graph_options o = tf();
+    begin(&g);
+    o.rows = rows, o.row_count = 2;
+    add(&g, "x", "Placeholder", NULL, NULL);
+    add(&g, "m", "Merge", "x", "later");
+    add(&g, "a", "MatMul", "m", NULL);
+    add(&g, "n", "NextIteration", "a", NULL);
+    back(&g, "m", "n");
+    (void)rewrite(&g, &o);
+    expect(&g, "m", 1, MPT_WHY_CLEAR);
+    expect(&g, "n", 1, MPT_WHY_GROUP_LOW);                  /* on no list, but it must agree with the merge */
+}
+
+TEST(norms_gradient_and_enters)
+{
+    mpt_graph         g;
+    mpt_graph_options o = tf();
+    mpt_graph_summary s;
+    begin(&g);
+    add(&g, "v", "VariableV2", NULL, NULL);
+    add(&g, "i", "Identity", "v", NULL);
+    add(&g, "e", "Enter", "i", NULL);
+    add(&g, "f", "Enter", "e", NULL);
+    add(&g, "a", "MatMul", "f", NULL);
+    add(&g, "n", "FusedBatchNormGrad", "v", NULL);
+    s = rewrite(&g, &o);
+    CHECK_EQ_S(g.nodes[node_named(&g, "n")].op, "FusedBatchNormGradV2");
+    expect(&g, "f", 0, MPT_WHY_VARIABLE);
+    CHECK_EQ_U(s.casts, 1);
+    CHECK_EQ_U(s.low_casts, 0);                             /* a cast of a variable, behind Enters, too */
+}
+
+TEST(ranges_at_the_limit)
+{
+    static mpt_range  r;
+    const float       inf = mpti_f32_make(0x7f800000u);
+    mpt_graph         g;
+    mpt_graph_options o = tf();
+    begin(&g);
+    add(&g, "x", "Placeholder", NULL, NULL);
+    add(&g, "a", "MatMul", "x", NULL);
+    g.outputs[out_of(&g, "a")].range.flushed = o.most_flushed;
+    add(&g, "p", "Placeholder", NULL, NULL);
+    add(&g, "c", "Cast", "p", NULL);
+    add(&g, "b", "MatMul", "c", NULL);
+    (void)mpt_range_init(&r, MPT_F16);
+    (void)mpt_range_add(&r, MPT_F32, &inf, 1);
+    CHECK_EQ_I(mpt_graph_range(&g, out_of(&g, "p"), &r, MPT_F16, 0), MPT_OK);
+    CHECK(g.outputs[out_of(&g, "p")].range.overflow);
+    (void)rewrite(&g, &o);
+    expect(&g, "a", 1, MPT_WHY_ALLOW);
+    expect(&g, "c", 0, MPT_WHY_OVERFLOW);                   /* only low ops read it, but it reads Inf */
+}
+
+TEST(cuts)
+{
+    mpt_graph         g;
+    mpt_graph_options o = tf();
+    begin(&g);
+    o.mode = MPT_GRAPH_MIN_CUT;
+    add(&g, "c", "Cast", NULL, NULL);
+    add(&g, "a", "MatMul", "c", NULL);
+    add(&g, "d", "Exp", "c", NULL);
+    add(&g, "i", "Relu", NULL, NULL);
+    add(&g, "j", "Relu", "i", NULL);
+    (void)rewrite(&g, &o);
+    expect(&g, "c", 0, MPT_WHY_CUT_FP32);                   /* FP32 readers keep a cast FP32 */
+    expect(&g, "j", 0, MPT_WHY_CUT_FP32);                   /* no allow op is near */
+}
+
+TEST(casts_names_and_words)
+{
+    mpt_graph         g;
+    mpt_graph_options o = tf();
+    uint32_t          t[2], node, cast, in, was = 0u;
+    char              text[400];
+    begin(&g);
+    node = two_types(&g, "s", "Placeholder", t);
+    g.nodes[node].device = "/device:GPU:1";
+    add(&g, "a", "MatMul", "later", NULL);
+    in = g.types[type_of(&g, "a")].first_input;
+    CHECK_EQ_I(mpt_graph_connect(&g, in, g.types[t[1]].first_output), MPT_OK);
+    add(&g, "r", "Relu", "a", NULL);
+    add(&g, "b", "MatMul", "r", NULL);
+    CHECK_EQ_I(mpt_graph_group(&g, type_of(&g, "r"), type_of(&g, "a")), MPT_OK);
+    CHECK_EQ_I(mpt_graph_node_add(&g, "h", "MatMul", NULL, 0u, &node), MPT_OK);
+    CHECK_EQ_I(mpt_graph_type_add(&g, node, "T", (int32_t)MPT_F16, 0u, &was), MPT_OK);
+    (void)rewrite(&g, &o);
+    cast = node_named(&g, "s-1-CastToFp16-AutoMixedPrecision");
+    if (CHECK(cast != MPT_GRAPH_NONE))
+        CHECK(g.nodes[cast].device && !strcmp(g.nodes[cast].device, "/device:GPU:1"));
+    (void)mpt_graph_explain(&g, type_of(&g, "r"), text, sizeof text);
+    CHECK_EQ_S(text, "r (Relu): low, because a type that it must match is low: a -> r");
+    (void)mpt_graph_explain(&g, t[0], text, sizeof text);
+    CHECK(!strncmp(text, "s/A (Placeholder): FP32, because ", 33));
+    (void)mpt_graph_explain(&g, was, text, sizeof text);
+    CHECK_EQ_S(text, "h (MatMul): as it was, because it is not FP32 to begin with");
+}
+
+TEST(printed_files)
+{
+    static char       text[8000];
+    mpt_graph         g;
+    mpt_graph_options o = tf();
+    mpt_graph_summary s;
+    uint32_t          t[2], out = 0u;
+    size_t            n;
+    FILE *const       f = tmpfile();
+    if (!f)
+        return;
+    begin(&g);
+    o.low = MPT_BF16;
+    add(&g, "x\\y\033z", "Placeholder", NULL, NULL);
+    (void)two_types(&g, "k", "MatMul", t);
+    g.types[t[1]].flags = MPT_TYPE_FIXED;
+    CHECK_EQ_I(mpt_graph_input_add(&g, t[0], out, NULL), MPT_OK);
+    s = rewrite(&g, &o);
+    CHECK_EQ_I(mpt_graph_dot(f, &g), MPT_OK);
+    CHECK_EQ_I(mpt_graph_print(f, &g), MPT_OK);
+    CHECK_EQ_I(mpt_graph_summary_print(f, &s), MPT_OK);
+    rewind(f);
+    n = fread(text, 1, sizeof text - 1, f);
+    text[n] = '\0';
+    (void)fclose(f);
+    CHECK(strstr(text, "label=\"x\\\\y z\\nPlaceholder\"") != NULL);
+    CHECK(strstr(text, "[fillcolor=palegreen, label=\"k\\nMatMul\"]") != NULL);  /* one of its types is low */
+    CHECK(!strstr(text, "AutoMixedPrecision"));             /* no line about a cast */
+    CHECK(strstr(text, "nodes to bfloat16 precision") != NULL);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1891,5 +2037,11 @@ int main(int argc, char **argv)
     RUN(min_cut_of_many_readers);
     RUN(reasons_to_be_low);
     RUN(sizes_of_outputs);
+    RUN(rows_keep_the_kind_of_an_op);
+    RUN(norms_gradient_and_enters);
+    RUN(ranges_at_the_limit);
+    RUN(cuts);
+    RUN(casts_names_and_words);
+    RUN(printed_files);
     return mt_end();
 }

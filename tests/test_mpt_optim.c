@@ -2581,6 +2581,71 @@ TEST(streams_of_equal_tensors)
     }
 }
 
+TEST(first_is_a_multiple_of_a_whole_chunk)
+{
+    static float g[16];
+    mpt_tensor   t = mpt_tensor_grad_f32("t", g, 16u);
+    t.whole = 3u * 16384u, t.first = 8192u;
+    CHECK_EQ_I(mpt_tensors_validate(&t, 1, MPT_NEEDS_GRAD, NULL), MPT_E_ARG);
+    t.first = 16384u;
+    CHECK_EQ_I(mpt_tensors_validate(&t, 1, MPT_NEEDS_GRAD, NULL), MPT_OK);
+}
+
+TEST(means_of_several_matrices)
+{
+    mpt_tensor t;
+    mpt_memory r;
+    memset(&t, 0, sizeof t);
+    t.n = 24, t.columns = 3, t.rows = 4;                    /* two matrices: 2 * 4 row, 2 * 3 column means */
+    CHECK_EQ_I(mpt_memory_report(&t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &r), MPT_OK);
+    CHECK_EQ_U(r.v, 14u * sizeof(float));
+}
+
+TEST(rounded_copy_is_not_the_master)
+{
+    static float w[4];
+    mpt_tensor   t;
+    memset(&t, 0, sizeof t);
+    t.n = 4, t.master = w, t.param = w, t.param_format = MPT_F32;
+    CHECK_EQ_I(mpt_tensors_validate(&t, 1, MPT_NEEDS_WEIGHT, NULL), MPT_OK);
+    t.rounded = MPT_BF16;
+    CHECK_EQ_I(mpt_tensors_validate(&t, 1, MPT_NEEDS_WEIGHT, NULL), MPT_E_ARG);
+}
+
+TEST(sums_may_not_overlap)
+{
+    static double g[8];
+    mpt_tensor    t = mpt_tensor_grad_f32("t", (float *)(void *)g, 16u);
+    t.whole = 16u, t.sums = g;
+    CHECK_EQ_I(mpt_tensors_validate(&t, 1, MPT_NEEDS_GRAD, NULL), MPT_E_ARG);
+}
+
+TEST(add_refuses_shared_arrays)
+{
+    static float w[4], m[2][4], v[2][4];
+    static short p[2][4], g[2][4];
+    mpt_tensor   item[2];
+    mpt_tensors  list;
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F16, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "a", 4, p[0], g[0], w, m[0], v[0]), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "b", 4, p[1], g[1], w, m[1], v[1]), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F16, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "a", 4, p[0], p[0], w, m[0], v[0]), MPT_E_ARG);
+}
+
+TEST(bytes_of_a_shard)
+{
+    static float w[2][16384];
+    mpt_tensor   item[2];
+    mpt_tensors  list;
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F32, MPT_F32), MPT_OK);
+    list.needs = MPT_NEEDS_M;
+    CHECK_EQ_I(mpt_tensors_add(&list, "a", 16384, NULL, NULL, w[0], NULL, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "b", 16384, NULL, NULL, w[1], NULL, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_shard(&list, 0, 1), MPT_OK);
+    CHECK(list.bytes >= 2u * 2u * sizeof w[0]);             /* two moments and two gradients */
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -2647,5 +2712,11 @@ int main(int argc, char **argv)
     RUN(shards_meet);
     RUN_EXACT(half_a_tile_ends_there);
     RUN_EXACT(streams_of_equal_tensors);
+    RUN_EXACT(first_is_a_multiple_of_a_whole_chunk);
+    RUN_EXACT(means_of_several_matrices);
+    RUN_EXACT(rounded_copy_is_not_the_master);
+    RUN_EXACT(sums_may_not_overlap);
+    RUN_EXACT(add_refuses_shared_arrays);
+    RUN_EXACT(bytes_of_a_shard);
     return mt_end();
 }

@@ -2360,6 +2360,130 @@ TEST(promises_at_the_ends_of_reports)
     CHECK_EQ_I(mpt_sums_add(&sums, NULL, y, 1, 0), MPT_E_ARG);
 }
 
+TEST(choice_of_a_scale)
+{
+    static mpt_range    r;
+    mpt_range_choice    c;
+    mpt_range_tolerance t = {0.1, 0.0, 0.0};
+    double              x[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 0};
+    (void)mpt_range_init(&r, MPT_F16);
+    CHECK_EQ_I(mpt_range_at_scale(&r, 0, &c), MPT_OK);
+    CHECK_EQ_I(c.headroom, 0);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 31, NULL, &c), MPT_E_ARG);
+    x[9] = ldexp(1.0, -20);                                 /* one in ten may vanish, so it may lose bits */
+    CHECK_EQ_I(mpt_range_add(&r, MPT_F64, x, 10), MPT_OK);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, &t, &c), MPT_OK);
+    CHECK_EQ_I(c.log2_scale, 0);
+    (void)mpt_range_init(&r, MPT_F16);
+    x[0] = ldexp(1.0, -141);                                /* only 2^127 makes it normal */
+    CHECK_EQ_I(mpt_range_add(&r, MPT_F64, x, 1), MPT_OK);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, NULL, &c), MPT_OK);
+    CHECK_EQ_I(c.log2_scale, 127);
+}
+
+TEST(exact_sums_and_products)
+{
+    static mpt_exact s;
+    memset(&s, 0, sizeof s);
+    mpt_exact_add(&s, 1.0, 1.0);
+    mpt_exact_add(&s, ldexp(1.0, -53), 1.0);
+    mpt_exact_add(&s, ldexp(1.0, -80), 1.0);                /* just above the tie */
+    CHECK(mpt_exact_value(&s) > 1.0);
+    mpt_exact_add(&s, mpti_f64_make((uint64_t)0x7ff << 52), 0.0);
+    CHECK(mpti_f64_is_nan(mpt_exact_value(&s)));
+}
+
+TEST(subnormals_that_a_scale_makes_large)
+{
+    static mpt_roundoff r;
+    static float        x[1024];
+    size_t              i;
+    for (i = 0; i < 1024; i++)
+        x[i] = mpti_f32_make(1u);
+    CHECK_EQ_I(mpt_roundoff_init(&r, MPT_F16, NULL, 110), MPT_OK);     /* 2^-39 */
+    CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F32, x, 1024), MPT_OK);
+    CHECK_EQ_U(r.flushed, 1024u);
+}
+
+TEST(small_shares_and_marks_of_drawings)
+{
+    static mpt_range r;
+    static float     x[10000];
+    size_t           i;
+    int              e;
+    for (i = 0; i < 10000; i++)
+        x[i] = i < 7 ? 0.0f : 1.0f;
+    (void)mpt_range_init(&r, MPT_F16);
+    (void)mpt_range_add(&r, MPT_F32, x, 10000);
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, "x", sink_open(19999)), MPT_OK);
+    CHECK(has(" 0.1% zero"));                               /* 0.07% */
+    for (i = 0; i < 7; i++)
+        x[i] = 1e9f;
+    (void)mpt_range_init(&r, MPT_F16);
+    (void)mpt_range_add(&r, MPT_F32, x, 10000);
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, "x", sink_open(19999)), MPT_OK);
+    CHECK(has(" 99.9% normal"));                            /* 99.93% */
+    for (e = 8; e < 20; e++) {
+        x[0] = mpti_f32_make((uint32_t)(127 + e) << 23);
+        (void)mpt_range_init(&r, MPT_F16);
+        (void)mpt_range_add(&r, MPT_F32, x, 1);
+        CHECK_EQ_I(mpt_range_write_curve(&r, -126, 127, MPT_STYLE_DRAWING, "x", sink_open(19999)), MPT_OK);
+        CHECK(has("  <- best: 2^"));                        /* a row stands for six scales */
+    }
+}
+
+TEST(scale_of_minus_127)
+{
+    static mpt_roundoff  r;
+    static float         x[1024];
+    mpt_roundoff_figures g;
+    size_t               i;
+    for (i = 0; i < 1024; i++)
+        x[i] = mpti_f32_make((uint32_t)(127 + 100) << 23);
+    CHECK_EQ_I(mpt_roundoff_init(&r, MPT_BF16, NULL, -127), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F32, x, 1024), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_get(&r, &g), MPT_OK);
+    CHECK(g.sqnr_db > 1e300);                               /* exact: there is a signal, and no noise */
+}
+
+TEST(half_lost_and_none)
+{
+    static mpt_stagnation r;
+    float                 w = 2.0f - 0.0009765625f, u = 0.001953125f;
+    (void)mpt_stagnation_init(&r, MPT_F16);
+    CHECK_EQ_I(mpt_stagnation_add(&r, &w, &u, 1), MPT_OK);  /* to 2, by half of u */
+    CHECK_EQ_U(r.half_lost, 1u);
+    w = 1e6f, u = 1.0f;
+    CHECK_EQ_I(mpt_stagnation_add(&r, &w, &u, 1), MPT_OK);
+    CHECK_EQ_U(r.none, 1u);
+    CHECK_EQ_U(r.overflow, 0u);
+}
+
+TEST(sums_round_once)
+{
+    static mpt_sums  s;
+    mpt_sums_figures g;
+    float            x[2] = {1.0f, 8384513.0f}, y[2] = {1.0f, 8392705.0f};  /* the product: 2^46 + 1 */
+    int              k;
+    for (k = 0; k < 2; k++) {
+        y[1] = (float)ldexp(8392705.0, k ? -54 : -57);      /* just above half an ulp of 1 */
+        memset(&s, 0, sizeof s);
+        CHECK_EQ_I(mpt_sums_add(&s, x, y, 2, 0), MPT_OK);
+        CHECK_EQ_I(mpt_sums_get(&s, &g), MPT_OK);
+        CHECK(k ? g.value[MPT_SUM_BF16] > 1.0 : g.value[MPT_SUM_F16] > 1.0);
+    }
+}
+
+TEST(differences_of_zeros)
+{
+    static mpt_shadow  s;
+    const mpt_shadowed zero = {-0.0, -0.0}, plus = {0.0, 0.0}, a = {1.0, 1.0}, b = {1.0, 1.0001};
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 1e-3), MPT_OK);
+    CHECK(signbit(mpt_shadow_apply(&s, MPT_SHADOW_OP_SUB, zero, plus, plus).low));
+    (void)mpt_shadow_apply(&s, MPT_SHADOW_OP_SUB, b, a, a);
+    CHECK_EQ_I(s.worst.cancelled, 11);                      /* all bits of an f16 */
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -2417,5 +2541,13 @@ int main(int argc, char **argv)
     RUN(drawings_on_a_full_disk);
     RUN(words_of_reports);
     RUN(promises_at_the_ends_of_reports);
+    RUN_EXACT(choice_of_a_scale);
+    RUN_EXACT(exact_sums_and_products);
+    RUN_EXACT(subnormals_that_a_scale_makes_large);
+    RUN_EXACT(small_shares_and_marks_of_drawings);
+    RUN_EXACT(scale_of_minus_127);
+    RUN_EXACT(half_lost_and_none);
+    RUN_EXACT(sums_round_once);
+    RUN_EXACT(differences_of_zeros);
     return mt_end();
 }

@@ -808,6 +808,31 @@ TEST(gemm_alpha_of_minus_1)
     last_path = last;
 }
 
+TEST(lint_of_copies_and_kahan)
+{
+    static float   w[256];                                  /* a whole tile */
+    static mpt_f16 copy[256];
+    float          one = 1.0f;
+    mpt_f16        other = {0u};
+    mpt_tensor     t[3];
+    size_t         which = 9u;
+    w[7] = 1e6f;
+    CHECK_EQ_I(mpt_lint_update(MPT_STORE_KAHAN, MPT_F16, ldexp(1.0, -14), ldexp(1.5, -36)),
+               MPT_LINT_UPDATE_FEW);                        /* the rest is kept times 2^11 */
+    memset(t, 0, sizeof t);
+    t[0].n = 256, t[0].master = w, t[0].param = copy, t[0].param_format = MPT_F16;
+    CHECK_EQ_I(mpt_publish(t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_lint_copies(t, 1, &which), MPT_LINT_OVERFLOWS);  /* the copy of a finite master is Inf */
+    CHECK_EQ_U(which, 0u);
+    t[1].n = 1, t[1].master = &one, t[1].param = &other, t[1].param_format = MPT_F16;
+    t[2] = t[1];
+    CHECK_EQ_I(mpt_lint_copies(t, 3, &which), MPT_LINT_STALE);
+    CHECK_EQ_U(which, 1u);
+    t[0].storage = MPT_STORE_SPLIT, t[0].param_format = MPT_BF16, t[0].extra = &other, t[0].n = 1;
+    t[0].master = NULL, copy[0].bits = 0x3f80u;
+    CHECK_EQ_I(mpt_lint_copies(t, 1, &which), MPT_LINT_OK);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -833,5 +858,6 @@ int main(int argc, char **argv)
     RUN_EXACT(f64_rows_with_one_bad_element);
     RUN_EXACT(bad_element_behind_blocks);
     RUN_EXACT(gemm_alpha_of_minus_1);
+    RUN_EXACT(lint_of_copies_and_kahan);
     return mt_end();
 }

@@ -2054,6 +2054,23 @@ TEST(climb_stops_at_home)
     CHECK(after == 65536.0f);
 }
 
+TEST(order_text_of_an_old_record)
+{
+    float      g = 1.0f;
+    mpt_tensor t = mpt_tensor_grad_f32("t", &g, 1);
+    mpt_scaler s;
+    mpt_step   old, now;
+    (void)mpt_scaler_init(&s, NULL);
+    memset(&old, 0, sizeof old);
+    memset(&now, 0, sizeof now);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &old, &t, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &now, &t, 1, NULL), MPT_OK);
+    CHECK(strstr(mpt_order_text(&s, &old), "mpt_check or mpt_unscale is due") != NULL);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -2095,5 +2112,6 @@ int main(int argc, char **argv)
     RUN(made_up_counts_do_not_overflow);
     RUN(limit_is_a_float);
     RUN(climb_stops_at_home);
+    RUN(order_text_of_an_old_record);
     return mt_end();
 }
