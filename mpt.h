@@ -186,7 +186,7 @@ typedef struct mpt_fault {
 } mpt_fault;
 
 /* mpt_tensors_validate -- make the tests that other calls make before they touch anything. Call it when one
- * of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why (else: a hyperparameter, gradients to zero).
+ * of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why (if not, a hyperparameter was refused).
  *   tensors  in   [count]; NULL allowed if count is 0
  *   needs    in   MPT_NEEDS_* or-ed; for a step: mpt_optimizer_get(MPT_OPTIMIZER_...)->needs; amsgrad: _V_MAX
  *   fault    out  NULL, or which tensor and why
@@ -756,7 +756,7 @@ typedef struct mpt_optimizer_info {
 MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
 
 /* Options of all optimizers, or-ed; an optimizer refuses those that it does not know. */
-#define MPT_STEP_ZERO_GRADS 1u  /* gradients are 0 afterwards, even if it is skipped (not: refused) */
+#define MPT_STEP_ZERO_GRADS 1u  /* gradients are 0 afterwards, even if skipped, but not if refused */
 #define MPT_STEP_MAXIMIZE   2u  /* ascend: use the gradient with the opposite sign */
 #define MPT_STEP_STAYS_OPEN 4u  /* more steps on this check follow: optimizers that share the checked list, a
                                  * part each, set it in all steps but the last (t counts calls, not checks) */
@@ -1181,7 +1181,8 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes the next n bytes, however few, and returns 0, or
- * anything else to stop. No locale (but drawings), 12 digits, subnormals 0; NaN, Inf: null, CSV "". */
+ * anything else to stop. Except in drawings, numbers ignore the locale; 12 digits, FP64's subnormals as 0.
+ * JSON has null for NaN and Inf, CSV nothing. */
 typedef struct mpt_writer { int (*write)(void *user, const char *text, size_t n); void *user; } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
@@ -2005,7 +2006,8 @@ MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_rang
 MPT_DEF mpt_graph_options mpt_graph_defaults(void);
 
 /* mpt_graph_check -- refuse a malformed graph: an input that reads nothing, an index or format out of range,
- * an edge between different formats, a node that feeds itself, a cycle or NextIteration without a merge.
+ * an edge between different formats, a node that feeds itself, a cycle without a merge, a NextIteration that
+ * feeds anything but merges.
  * Returns: MPT_OK.  Errors: MPT_E_DATA with g->fault; MPT_E_ARG, MPT_E_MEMORY. */
 MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
 
@@ -2165,9 +2167,8 @@ MPT_HD double mpti_lanes_sum_8(const float *x)
     return mpti_to_f64(mpti_add(low, mpti_add(mpti_add(x[4], x[5]), mpti_add(x[6], x[7]))));
 }
 
-/* In float, squares under 2^-149 become 0, and over 2^128 Inf, or FLT_MAX in another rounding mode. So a
- * chunk's sum below 2^-96 or from 2^127 on is computed again, from x times 2^100 or 2^-100. All other sums
- * lose at most 2^-39 of themselves. */
+/* In float, squares under 2^-149 become 0, over 2^128 Inf (FLT_MAX in other rounding modes). So a chunk's sum
+ * below 2^-96 or from 2^127 on is made again, from x times 2^100 or 2^-100. Others lose at most 2^-39. */
 MPT_HD int mpti_sum_is_sound(double sum)
 {
     return mpti_f64_bits(sum) - ((uint64_t)(1023 - 96) << 52) < (uint64_t)(127 + 96) << 52;
@@ -9828,7 +9829,7 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
 
 /* ---- what a rewrite works on ---- */
 
-/* Bits of a type: below 16 the facts of its node (CAST only if it is FP32 and something reads it), and marks
+/* Bits of a type: below 16 the facts of its node (CAST only if it is ABLE and something reads it), and marks
  * that the passes set ("paint"). "Low" means the format o->low. */
 #define MPTI_FREE        (1u << MPTI_OP_FACTS)      /* a fact of a node: it may be changed */
 #define MPTI_F32         (1u << 16)
@@ -10102,7 +10103,7 @@ static void mpti_pass_types(mpti_amp *a)
         if ((bits & MPTI_F32) && (bits & MPTI_FREE) && !(t->flags & MPT_TYPE_FIXED))
             bits |= bits & (MPTI_ON(MPT_LIST_INFER) | MPTI_ON(MPT_LIST_CLEAR)) ? MPTI_ABLE | MPTI_INNER
                                                                               : MPTI_ABLE;
-        if (!(bits & MPTI_F32) || mpti_reader(g, i, MPT_GRAPH_NONE) == MPT_GRAPH_NONE)
+        if (!(bits & MPTI_ABLE) || mpti_reader(g, i, MPT_GRAPH_NONE) == MPT_GRAPH_NONE)
             bits &= ~MPTI_IS(CAST);
         a->bits[i] = bits;
     }
@@ -10331,7 +10332,7 @@ static void mpti_pass_casts(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
     uint32_t         i, in, reader = MPT_GRAPH_NONE;
-    MPTI_FOR_BITS(i, MPTI_IS(CAST) | MPTI_ABLE, MPTI_HELD | MPTI_LOW | MPTI_GROUPED) {
+    MPTI_FOR_BITS(i, MPTI_IS(CAST), MPTI_HELD | MPTI_LOW | MPTI_GROUPED) {
         MPTI_FOR_ALL_READERS(in, i) {
             reader = g->inputs[in].type;
             if (!(a->bits[reader] & MPTI_LOW))
@@ -10453,9 +10454,8 @@ static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
     MPTI_FOR_BITS(i, MPTI_F32, 0u) {
         const unsigned bits = a->bits[i];
         const int      inner = (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER;
-        const int      cast = (bits & (MPTI_IS(CAST) | MPTI_ABLE)) == (MPTI_IS(CAST) | MPTI_ABLE);
         s = &group[mpti_root(a->group, 1, i)];
-        if (!(bits & MPTI_LOW) && ((bits & MPTI_DENIED) || !(inner || cast)))
+        if (!(bits & MPTI_LOW) && ((bits & MPTI_DENIED) || !(inner || (bits & MPTI_IS(CAST)))))
             *s = MPTI_FLOW_T;
         else if ((bits & MPTI_LOW) && (bits & MPTI_ON(MPT_LIST_ALLOW)) && *s != MPTI_FLOW_T)
             *s = MPTI_FLOW_S;
