@@ -620,6 +620,10 @@ TEST(ranges)
         CHECK_EQ_I(mpt_graph_range(&g, t2, &r, MPT_BF16, 0), MPT_E_ARG);
         CHECK_EQ_I(mpt_graph_range(&g, t2, &r, MPT_E4M3, 0), MPT_E_ARG);
         CHECK_EQ_I(mpt_graph_range(&g, 1000, &r, MPT_F16, 0), MPT_E_ARG);
+        r.nan = 1;                              /* of NaN in the data no format is to blame */
+        CHECK_EQ_I(mpt_graph_range(&g, t2, &r, MPT_F16, 0), MPT_OK);
+        CHECK_EQ_U(g.outputs[t2].range.overflow, 0);
+        g.outputs[t2].range.flushed = 0.0;
         (void)rewrite(&g, &o);
         expect(&g, "m", 1, MPT_WHY_ALLOW);
         if (scaled) {
