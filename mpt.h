@@ -4141,13 +4141,6 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
     }
 }
 
-/* Test a list of gradients; if they are to be written, no two may overlap. */
-static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
-{
-    return write_back ? mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD | MPTI_ZEROES, NULL)
-                      : mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, NULL);
-}
-
 static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                              mpt_tensor_report *report, int write_back)
 {
@@ -4160,7 +4153,8 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     if (status == MPT_OK && (!mpti_may_check(s, step) || !(s->in_use & 1u)))
         status = MPT_E_ORDER;
     if (status == MPT_OK)
-        status = mpti_gradients_ok(tensors, count, write_back);
+        status = write_back ? mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD | MPTI_ZEROES, NULL)
+                            : mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, NULL);
     if (status != MPT_OK) {
         mpti_refuse_check(s, step);
         return status;
@@ -4365,7 +4359,7 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
         return mpti_clip_refused(step, MPT_E_ARG);
     if ((step->stage & 3u) != (uint32_t)MPT_STAGE_UNSCALED)     /* only unscaled gradients can be changed */
         return mpti_clip_refused(step, MPT_E_ORDER);
-    status = mpti_gradients_ok(tensors, count, 1);
+    status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD | MPTI_ZEROES, NULL);
     if (status != MPT_OK)
         return mpti_clip_refused(step, status);
     if (step->found_inf)
@@ -5101,7 +5095,7 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     status = *t ? mpti_tensors_ok(tensors, count, needs, NULL)
                 : mpt_tensors_validate(tensors, count, needs, NULL);
     if (status == MPT_OK && needs & MPTI_ZEROES)
-        status = mpti_gradients_ok(tensors, count, 1);
+        status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD | MPTI_ZEROES, NULL);
     if (status == MPT_OK && step->sizes && mpti_sizes_filter(tensors, count, step->sizes))
         status = MPT_E_ORDER;
     if (status != MPT_OK)

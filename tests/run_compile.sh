@@ -100,10 +100,11 @@ compiles() {
     done
 }
 every='use_half use_mpt use_cuda static_used static_unused'
-cat mpt_half.h mpt.h | ${CC:-cc} -fpreprocessed -dD -E -P -x c - 2> "$out/words.log" |
+! have gcc || cat mpt_half.h mpt.h | gcc -fpreprocessed -dD -E -P -x c - 2> "$out/words.log" |
     grep -oE '"([^"\\]|\\.)*"|\b[A-Z][A-Z0-9_]*\b' | grep -vE '"|^MPTI?_|^(NULL|FILE)$' | sort -u |
     sed 's/.*/#define & (0 + 1)/' > "$out/words.h"
-check "the headers use words in capitals: CONST ..." grep -q CONST "$out/words.h"
+: >> "$out/words.h"
+! have gcc || check "the headers use words in capitals: CONST ..." grep -q CONST "$out/words.h"
 for c in gcc clang; do
     have $c || { skip "$c is not installed"; continue; }
     case $c in gcc) all=-O2 some='-O1 -S' ;; *) all=-fsyntax-only some=$all ;; esac

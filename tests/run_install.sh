@@ -64,6 +64,20 @@ CMAKE
     check "CMake finds mpt through a link to lib" cmake_project "$version" "-Dmpt_DIR=$out/lib/cmake/mpt"
     check "that program builds too" cmake --build "$out/cmake/build"
     rm -f "$out/lib"
+    cat > "$out/cmake/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.14)
+project(user C)
+include(FetchContent)
+FetchContent_Declare(mpt SOURCE_DIR "$PWD")
+FetchContent_MakeAvailable(mpt)
+add_executable(user user.c)
+target_include_directories(user PRIVATE \${mpt_SOURCE_DIR})
+target_link_libraries(user m)
+CMAKE
+    rm -rf "$out/cmake/build"
+    check "CMake takes the source folder by FetchContent" cmake -S "$out/cmake" -B "$out/cmake/build"
+    check "that program builds" cmake --build "$out/cmake/build"
+    check "its program runs" "$out/cmake/build/user"
 else
     skip "cmake is not installed"
 fi
